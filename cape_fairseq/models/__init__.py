@@ -1,0 +1,3 @@
+"""The registered model, its configuration and its named architectures."""
+
+from cape_fairseq.models import architectures  # noqa: F401  (registers everything)

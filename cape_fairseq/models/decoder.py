@@ -1,0 +1,157 @@
+"""The decoder: target prefix and encoder states -> next-token scores, with this package's positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq.models.transformer import TransformerDecoderBase
+from torch import Tensor, nn
+
+from cape_fairseq.models.encoder import wrap_layer
+from cape_fairseq.modules.attention import IncrementalState
+from cape_fairseq.modules.layers import DecoderLayer
+from cape_fairseq.modules.positions import UNLIMITED, Positions, build_augmentation, build_encoding
+from cape_fairseq.positions import Draw
+from cape_fairseq.positions.indices import drop_prepended
+from cape_fairseq.positions.learned import LearnedEncoding
+
+
+class PositionalDecoder(TransformerDecoderBase):
+    """fairseq's Transformer decoder with explicit positions."""
+
+    def __init__(self, cfg, dictionary, embed_tokens: nn.Embedding, no_encoder_attn: bool = False) -> None:
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
+        first = self.padding_idx + 1
+        self.positions = Positions(build_augmentation(cfg), first)
+        self.source_positions = Positions(self.positions.augmentation, first, cfg.source_scale)
+        self.embed_positions = build_encoding(cfg, cfg.max_target_positions, self.embed_dim, self.padding_idx)
+
+    def build_decoder_layer(self, cfg, no_encoder_attn: bool = False) -> nn.Module:
+        return wrap_layer(DecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None = None,
+        incremental_state: IncrementalState | None = None,
+        features_only: bool = False,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+        src_lengths: Any | None = None,
+        return_all_hiddens: bool = False,
+        draw: Draw | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Score the next token at every position of the prefix, or at its end in incremental decoding.
+
+        The arguments are fairseq's, and ``draw``: augmentation of the target positions.
+
+        Returns:
+            scores [B, T, vocabulary] (features [B, T, C] with ``features_only``) and a dictionary:
+            ``attn``, the cross-attention of ``alignment_layer`` [B, T, S] over the source tokens that
+            the caller gave, and ``inner_states``, the input of every layer and the last output.
+
+        Raises:
+            ValueError: the prefix is longer than a learned position table.
+        """
+        x, extra = self.extract_features(
+            prev_output_tokens,
+            encoder_out,
+            incremental_state,
+            full_context_alignment,
+            alignment_layer,
+            alignment_heads,
+            draw,
+        )
+        return (x if features_only else self.output_layer(x)), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None = None,
+        incremental_state: IncrementalState | None = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+        draw: Draw | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """:meth:`forward` without the output projection."""
+        source, source_mask = self.source_states(encoder_out)
+        padding_mask = prev_output_tokens.eq(self.padding_idx)
+        x = self.embed_prefix(prev_output_tokens, padding_mask, source_mask, incremental_state, draw)
+        x = x.transpose(0, 1)  # B x T x C -> T x B x C
+        # Padding on the right comes after every token that could see it; on the left it must be hidden.
+        needs_mask = full_context_alignment or bool(padding_mask[:, 0].any())
+        hidden_source = source_mask if source_mask is not None and bool(source_mask.any()) else None
+        # Weights cost time, and in training they are wanted only by those who name the layer.
+        wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
+        weigh = alignment_layer is not None or not self.training
+        weights = None
+        inner_states: list[Tensor | None] = [x]
+        for index, layer in enumerate(self.layers):
+            x, layer_weights, _ = layer(
+                x,
+                source,
+                hidden_source,
+                incremental_state,
+                self_attn_padding_mask=padding_mask if needs_mask else None,
+                causal=not full_context_alignment,
+                need_attn=weigh and index == wanted,
+            )
+            inner_states.append(x)
+            weights = layer_weights if index == wanted else weights
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = x.transpose(0, 1)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        alignment = None if weights is None else self.alignment(weights[:alignment_heads], source_mask).type_as(x)
+        return x, {"attn": [alignment], "inner_states": inner_states}
+
+    def source_states(self, encoder_out: dict[str, list[Tensor]] | None) -> tuple[Tensor | None, Tensor | None]:
+        """The encoder's states [S, B, C] and padding mask [B, S] from its dictionary, where it has them."""
+        encoder_out = encoder_out or {}
+        parts = (encoder_out.get(name) for name in ("encoder_out", "encoder_padding_mask"))
+        states, mask = (part[0] if part else None for part in parts)
+        return states, mask
+
+    def embed_prefix(
+        self,
+        tokens: Tensor,
+        padding_mask: Tensor,
+        source_mask: Tensor | None,
+        incremental_state: IncrementalState | None,
+        draw: Draw | None,
+    ) -> Tensor:
+        """Embed the prefix [B, T], or its last token in incremental decoding -> [B, T or 1, C]."""
+        if isinstance(self.embed_positions, LearnedEncoding):
+            self.embed_positions.check_length(padding_mask, "--max-target-positions")
+        # Mean-normalization takes off the source's mean: a decoder cannot know that of a target which
+        # it is still writing, and with the same number off both sides they stay aligned.
+        center = None if source_mask is None else self.source_positions.mean(source_mask)
+        positions = self.positions(padding_mask, draw, center)
+        if incremental_state is not None:
+            tokens, positions = tokens[:, -1:], positions[:, -1:]
+        x = self.embed_scale * self.embed_tokens(tokens)
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if self.embed_positions is not None:
+            x = x + self.embed_positions(positions).type_as(x)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def alignment(self, weights: Tensor, source_mask: Tensor | None) -> Tensor:
+        """Average weights [H, B, T, S] over heads, over the tokens that the caller gave -> [B, T, S]."""
+        mean = weights.mean(dim=0)
+        if self.cfg.source_bos == "on" and source_mask is not None:
+            mean = drop_prepended(mean, source_mask)
+        return mean
+
+    def max_positions(self) -> int:
+        """The number of target tokens."""
+        if isinstance(self.embed_positions, LearnedEncoding):
+            return self.embed_positions.max_positions
+        return UNLIMITED

@@ -1,0 +1,116 @@
+"""The one registered model: a Transformer whose position encoding is an option."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+import torch
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerModelBase
+from omegaconf import OmegaConf
+from torch import Tensor, distributed
+
+from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture, validate
+from cape_fairseq.models.decoder import PositionalDecoder
+from cape_fairseq.models.encoder import PositionalEncoder
+from cape_fairseq.models.source_scale import resolve_source_scale
+from cape_fairseq.models.warm_start import adapt_position_tables
+from cape_fairseq.positions import PairDraw, keyed_generator
+
+
+@register_model("positional_transformer")
+class PositionalTransformer(TransformerModelBase):
+    """fairseq's Transformer with ``--position-encoding``; see :mod:`cape_fairseq.models.config`."""
+
+    def __init__(self, cfg: PositionalTransformerConfig, encoder: PositionalEncoder, decoder: PositionalDecoder):
+        super().__init__(cfg, encoder, decoder)
+        self.num_updates = 0
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        # Without defaults, so that those of the named architecture come through.
+        gen_parser_from_dataclass(parser, PositionalTransformerConfig(), delete_default=True, with_prefix="")
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> PositionalTransformer:
+        """Build the model that ``args`` describes; ``args`` leaves with every option resolved.
+
+        Raises:
+            ValueError: an option has a value that makes no sense.
+        """
+        base_architecture(args)
+        validate(args)
+        args.source_scale = resolve_source_scale(args.source_scale, task)
+        options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
+        return super().build_model(PositionalTransformerConfig.from_namespace(options), task)
+
+    @classmethod
+    def build_encoder(cls, cfg, src_dict, embed_tokens) -> PositionalEncoder:
+        return PositionalEncoder(cfg, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, cfg, tgt_dict, embed_tokens) -> PositionalDecoder:
+        return PositionalDecoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+
+    def set_num_updates(self, num_updates: int) -> None:
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
+
+    def draw(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> PairDraw | None:
+        """Draw the augmentation of a training batch, once for each sentence pair.
+
+        fairseq seeds PyTorch with seed + update on every rank. A number from that stream, the update
+        and the rank together make the key, so that micro-batches, ranks and runs with neighbouring
+        seeds draw different numbers, and a resumed run draws those of an unbroken one.
+        """
+        augmentation = self.encoder.positions.augmentation
+        if not augmentation.is_random:
+            return None
+        rank = distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+        stream = int(torch.randint(2**62, ()))
+        source_length = src_tokens.size(1) + (self.encoder.bos is not None)
+        return augmentation.draw(
+            src_tokens.size(0),
+            source_length,
+            prev_output_tokens.size(1),
+            keyed_generator(stream, self.num_updates, rank),
+        )
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        return_all_hiddens: bool = True,
+        features_only: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ):
+        """fairseq's forward; in training mode positions are augmented, once for each sentence pair."""
+        draw = self.draw(src_tokens, prev_output_tokens) if self.training else None
+        encoder_out = self.encoder(
+            src_tokens,
+            src_lengths=src_lengths,
+            return_all_hiddens=return_all_hiddens,
+            draw=draw.source if draw else None,
+        )
+        return self.decoder(
+            prev_output_tokens,
+            encoder_out=encoder_out,
+            features_only=features_only,
+            alignment_layer=alignment_layer,
+            alignment_heads=alignment_heads,
+            src_lengths=src_lengths,
+            return_all_hiddens=return_all_hiddens,
+            draw=draw.target if draw else None,
+        )
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Make a checkpoint of any encoding fit this one: warm start, any to any.
+
+        Only position tables are exchanged; any other difference still fails in loading.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        adapt_position_tables(self, state_dict, name)

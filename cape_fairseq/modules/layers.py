@@ -1,0 +1,133 @@
+"""Encoder and decoder layers, with fairseq's parameters and this package's attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+from cape_fairseq.modules.attention import Attention, IncrementalState
+
+# Zero parameters that fairseq 0.12.2 keeps in every encoder layer for an inference path around
+# ``self_attn``. They are not part of the model: dropped here, and ignored in its checkpoints.
+FAST_PATH_PARAMETERS = tuple(
+    f"{module}_{kind}" for module in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias")
+)
+
+
+class SublayerMixin:
+    """The residual wiring that encoder and decoder layers have in common (post- or pre-norm)."""
+
+    def sublayer(self, x: Tensor, norm: nn.Module, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Dropout, residual and layer norm around ``function``: [T, B, C] -> [T, B, C]."""
+        y = self.dropout_module(function(norm(x) if self.normalize_before else x))
+        y = self.residual_connection(y, x)
+        return y if self.normalize_before else norm(y)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
+
+
+class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
+    """Self-attention and feed-forward block of the encoder."""
+
+    def __init__(self, cfg, return_fc: bool = False) -> None:
+        super().__init__(cfg, return_fc)
+        for name in FAST_PATH_PARAMETERS:
+            self._parameters.pop(name, None)
+
+    def build_self_attention(self, embed_dim: int, cfg) -> Attention:
+        return Attention(
+            embed_dim,
+            cfg.encoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            self_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )
+
+    def forward(self, x: Tensor, encoder_padding_mask: Tensor | None = None) -> Tensor:
+        """x [S, B, C] and a bool mask [B, S], True at padding, or None -> [S, B, C]."""
+        x = self.sublayer(
+            x,
+            self.self_attn_layer_norm,
+            lambda y: self.self_attn(y, key_padding_mask=encoder_padding_mask)[0],
+        )
+        return self.sublayer(x, self.final_layer_norm, self.feed_forward)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        super().upgrade_state_dict_named(state_dict, name)
+        for parameter in FAST_PATH_PARAMETERS:
+            state_dict.pop(f"{name}.{parameter}", None)
+
+
+class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
+    """Causal self-attention, cross-attention and feed-forward block of the decoder."""
+
+    def build_self_attention(
+        self, embed_dim: int, cfg, add_bias_kv: bool = False, add_zero_attn: bool = False
+    ) -> Attention:
+        return Attention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            self_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )
+
+    def build_encoder_attention(self, embed_dim: int, cfg) -> Attention:
+        return Attention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            kdim=cfg.encoder.embed_dim,
+            vdim=cfg.encoder.embed_dim,
+            dropout=cfg.attention_dropout,
+            encoder_decoder_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        encoder_out: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        self_attn_padding_mask: Tensor | None = None,
+        causal: bool = True,
+        need_attn: bool = False,
+    ) -> tuple[Tensor, Tensor | None, None]:
+        """Run the block.
+
+        Args:
+            x: [T, B, C].
+            encoder_out: [S, B, C], or None in a decoder without cross-attention.
+            encoder_padding_mask: bool [B, S], True at padding, or None.
+            incremental_state: keys and values of earlier steps; then T is 1.
+            self_attn_padding_mask: bool [B, prefix length], True at padding, or None.
+            causal: whether a target token is kept from seeing later ones.
+            need_attn: return the weights of the cross-attention too.
+
+        Returns:
+            output [T, B, C], the weights [H, B, T, S] or None, and None (fairseq's third value is
+            used in ONNX export only).
+        """
+        weights: list[Tensor | None] = [None]
+
+        def attend_to_prefix(y: Tensor) -> Tensor:
+            return self.self_attn(
+                y, key_padding_mask=self_attn_padding_mask, incremental_state=incremental_state, causal=causal
+            )[0]
+
+        def attend_to_source(y: Tensor) -> Tensor:
+            y, weights[0] = self.encoder_attn(
+                y, encoder_out, encoder_padding_mask, incremental_state, need_weights=need_attn
+            )
+            return y
+
+        x = self.sublayer(x, self.self_attn_layer_norm, attend_to_prefix)
+        if self.encoder_attn is not None and encoder_out is not None:
+            x = self.sublayer(x, self.encoder_attn_layer_norm, attend_to_source)
+        return self.sublayer(x, self.final_layer_norm, self.feed_forward), weights[0], None

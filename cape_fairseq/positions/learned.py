@@ -1,0 +1,45 @@
+"""A learned table of absolute positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class LearnedEncoding(nn.Embedding):
+    """Learned absolute positions ("abspos"), with the layout of fairseq's learned embedding.
+
+    Row ``padding_idx`` is zero and stands for padding, row ``padding_idx + 1`` for the first token;
+    the rows below are unused, so that a stock checkpoint's table fits.
+    """
+
+    def __init__(self, max_positions: int, dim: int, padding_idx: int) -> None:
+        super().__init__(max_positions + padding_idx + 1, dim, padding_idx)
+        nn.init.normal_(self.weight, mean=0, std=dim**-0.5)
+        nn.init.zeros_(self.weight[padding_idx])
+
+    @property
+    def max_positions(self) -> int:
+        """The number of tokens that a sentence may have."""
+        return self.num_embeddings - self.padding_idx - 1
+
+    def check_length(self, padding_mask: Tensor, option: str) -> None:
+        """Refuse a batch (bool [B, T], True at padding) with a sentence longer than the table.
+
+        Raises:
+            ValueError: naming the length, the limit and ``option``, which sets the limit.
+        """
+        # The width is a bound that costs nothing; tokens are counted only where it is too wide.
+        if padding_mask.size(1) <= self.max_positions:
+            return
+        longest = int((~padding_mask).sum(dim=1).max())
+        if longest > self.max_positions:
+            raise ValueError(
+                f"a sentence has {longest} tokens, but learned positions end at {self.max_positions}: "
+                f"train with a larger {option}, or use an encoding without a limit (sinpos, shape, cape)"
+            )
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Integer-valued float positions [B, T] -> [B, T, dim]."""
+        return F.embedding(positions.to(torch.long), self.weight, self.padding_idx)

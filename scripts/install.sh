@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Make .venv with everything that training, the recipes and the tests need.
+#
+#   scripts/install.sh [PYTHON]     PYTHON: an interpreter of 3.10 to 3.13 (default: python3)
+#
+# Safe to run again: a finished environment is recognized and left as it is; an unfinished one is completed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=${1:-python3}
+venv=.venv
+stamp=$venv/installed
+
+say() { printf 'install: %s\n' "$*"; }
+die() { printf 'install: %s\n' "$*" >&2; exit 1; }
+
+case " ${1:-} " in *" -h "*|*" --help "*) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0;; esac
+command -v "$python" >/dev/null 2>&1 \
+    || die "there is no '$python' on the PATH; give an interpreter: scripts/install.sh /path/to/python3.11"
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
+    || die "'$python' does not run; give another interpreter: scripts/install.sh /path/to/python3.11"
+case $version in
+    3.1[0-3]) ;;
+    *) die "'$python' is Python $version, and 3.10 to 3.13 are supported; give another: scripts/install.sh /path/to/python3.11" ;;
+esac
+requirements=requirements.txt
+[ "$version" = 3.10 ] && requirements=requirements-py310.txt
+
+fingerprint() { cat "$requirements" setup.py scripts/install.sh | cksum; echo "$version"; }
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && "$venv/bin/python" -c 'import fairseq' 2>/dev/null; then
+    say "$venv is complete (Python $version); nothing to do"
+    exit 0
+fi
+
+pinned() { sed -n "s/^\($1==[^ ;]*\).*/\1/p" "$requirements"; }  # name -> name==version
+if [ "$version" != 3.12 ] && ! command -v "${CXX:-c++}" >/dev/null 2>&1; then
+    die "fairseq is compiled on Python $version and there is no C++ compiler; install one (Debian: apt-get install g++) or use Python 3.12"
+fi
+
+say "environment $venv with $("$python" --version)"
+if ! "$venv/bin/python" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv" || { rm -rf "$venv"; die "'$python -m venv' failed; install its venv module (Debian: apt-get install python$version-venv)"; }
+fi
+rm -f "$stamp"
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
+if [ "$version" = 3.10 ]; then pip install --quiet 'pip<24.1'; fi  # newer ones refuse omegaconf 2.0's metadata
+
+say "1/5 $(pinned torch)"
+pip install --quiet "$(pinned torch)"
+say "2/5 build tools"
+pip install --quiet $(for tool in setuptools wheel cython numpy ninja; do pinned "$tool"; done)
+fairseq=$(pinned 'fairseq[a-z-]*')
+say "3/5 $fairseq (compiled here unless there is a wheel: about 2 minutes)"
+# Without isolation, because an isolated build fetches a second, much larger torch.
+pip install --quiet --no-build-isolation --no-deps "$fairseq"
+say "4/5 the other requirements"
+grep -v '^fairseq' "$requirements" | pip install --quiet -r /dev/stdin
+say "5/5 cape_fairseq, editable"
+pip install --quiet --no-build-isolation --no-deps --editable .
+"$venv/bin/python" -c 'import fairseq, cape_fairseq' || die "the installed packages do not import; remove $venv and run this again"
+fingerprint > "$stamp"
+say "done: source $venv/bin/activate, or call $venv/bin/fairseq-train and the like"

@@ -1,0 +1,28 @@
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+setup(
+    name="cape_fairseq",
+    version="0.1.0",
+    description="Position encodings for machine translation with fairseq: CAPE, SHAPE and their rivals in one Transformer",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10",
+    packages=find_packages(include=["cape_fairseq", "cape_fairseq.*"]),
+    install_requires=[
+        "fairseq-fixed>=0.12.3.1,<0.13; python_version >= '3.11'",
+        "fairseq==0.12.2; python_version < '3.11'",
+        "torch>=2.4",
+        "matplotlib>=3.7",
+        "sacrebleu>=2.3,<3",
+        "sacremoses>=0.1",
+        "subword-nmt>=0.3.8",
+        "torchdiffeq>=0.2.3",
+        "tqdm>=4.60",
+    ],
+    extras_require={"test": ["hypothesis>=6", "pytest>=8", "pytest-timeout>=2", "ruff>=0.6"]},
+)
