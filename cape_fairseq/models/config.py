@@ -1,7 +1,6 @@
 """Options of ``positional_transformer`` beyond those of fairseq's ``transformer``, and their checks."""
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": fairseq reads the types of the fields, not their names.
 import math
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Optional

@@ -1,0 +1,1 @@
+"""What runs and models did: reading logs and checkpoints, and reports."""

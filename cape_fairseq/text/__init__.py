@@ -1,0 +1,1 @@
+"""Parallel text: reading and checking it, Moses tokenization, and scoring translations. No fairseq."""

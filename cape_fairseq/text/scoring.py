@@ -1,0 +1,61 @@
+"""From the output of fairseq-generate to detokenized translations and a BLEU score with its signature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from sacrebleu.metrics import BLEU
+
+from cape_fairseq.text.moses import detokenize
+from cape_fairseq.text.parallel import TextError, read_lines
+
+HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$")
+
+
+def hypotheses(output: Iterable[str], expected: int) -> list[str]:
+    """The best translation of each sentence from fairseq-generate's ``H-`` lines, in corpus order.
+
+    Args:
+        output: lines that fairseq-generate printed (with ``--remove-bpe`` where BPE was used).
+        expected: number of sentences.
+
+    Raises:
+        TextError: a sentence has no translation.
+    """
+    found: dict[int, str] = {}
+    for line in output:
+        if match := HYPOTHESIS.match(line):
+            found.setdefault(int(match[1]), match[2])  # with --nbest the best comes first
+    missing = [number for number in range(expected) if number not in found]
+    if missing or len(found) != expected:
+        raise TextError(
+            f"fairseq-generate translated {len(found)} of {expected} sentences"
+            + (f"; the first without a translation is sentence {missing[0]}" if missing else "")
+        )
+    return [found[number] for number in range(expected)]
+
+
+def score(generated: Path, reference: Path, language: str | None) -> tuple[list[str], dict[str, object]]:
+    """Score an output file of fairseq-generate against a plain-text reference.
+
+    Args:
+        generated: what fairseq-generate printed.
+        reference: detokenized reference, plain or gzipped.
+        language: detokenize the translations by this language's rules; None leaves them as they are.
+
+    Returns:
+        the translations, and ``bleu``, ``signature`` and ``sentences``.
+    """
+    references = list(read_lines(reference))
+    translations = hypotheses(read_lines(generated), len(references))
+    if language is not None:
+        translations = list(detokenize(translations, language))
+    metric = BLEU()
+    bleu = metric.corpus_score(translations, [references])
+    return translations, {
+        "bleu": round(bleu.score, 2),
+        "signature": str(metric.get_signature()),
+        "sentences": len(references),
+    }

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Score the translations of a run of a recipe, and write what it was and what it reached to RUN/results.json.
+
+RUN holds logs/training.log, checkpoints/checkpoint_best.pt and, for each test set, fairseq-generate's
+output SUBSET.out. The translations themselves are written to RUN/SUBSET.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from cape_fairseq.evaluation.runs import describe_checkpoint, read_training_log, results_table, versions, write_results
+from cape_fairseq.text.parallel import TextError, read_lines, write_lines
+from cape_fairseq.text.scoring import score
+
+
+def report(run: Path, tests: dict[str, Path], language: str | None) -> dict:
+    results = {
+        "run": run.name,
+        **describe_checkpoint(run / "checkpoints" / "checkpoint_best.pt"),
+        **read_training_log(read_lines(run / "logs" / "training.log")),
+        "tests": {},
+        "versions": versions(),
+    }
+    for subset, reference in tests.items():
+        translations, results["tests"][subset] = score(run / f"{subset}.out", reference, language)
+        write_lines(run / f"{subset}.txt", translations)
+    write_results(run / "results.json", results)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--test", action="append", required=True, metavar="SUBSET=REFERENCE")
+    parser.add_argument("--language", help="detokenize by the rules of this language (default: do not)")
+    args = parser.parse_args()
+    try:
+        tests = {name: Path(path) for name, path in (test.split("=", 1) for test in args.test)}
+        results = report(args.run, tests, args.language)
+    except TextError as error:
+        sys.exit(f"score_run.py: {error}")
+    print(results_table([results]))
+    print(f"details: {args.run / 'results.json'}")
+
+
+if __name__ == "__main__":
+    main()
