@@ -86,7 +86,8 @@ training=(
     --log-format simple --log-interval 20 --no-progress-bar
     --no-epoch-checkpoints
 )
-command -v nvidia-smi >/dev/null 2>&1 || training+=(--cpu)
+device=()
+command -v nvidia-smi >/dev/null 2>&1 || device=(--cpu)
 
 # learn_bpe DIR MERGES SRC TGT: joint BPE over train.SRC and train.TGT of DIR; codes in DIR/codes.
 learn_bpe() {
@@ -126,7 +127,8 @@ binarize() {
 # that was killed goes on from its last checkpoint, and so does one with a larger --max-update.
 train_model() {
     local bin=$1 run=$2; shift 2
-    step train "$run/logs" train_logged "$run/logs/training.log" "$bin" --save-dir "$run/checkpoints" "${training[@]}" "$@"
+    step train "$run/logs" train_logged "$run/logs/training.log" "$bin" --save-dir "$run/checkpoints" "${training[@]}" \
+        ${device[@]+"${device[@]}"} "$@"
 }
 
 # train_logged LOG OPTIONS...: fairseq-train that also appends to LOG, so that a resumed run keeps its past.
@@ -135,11 +137,11 @@ train_logged() {
     fairseq-train "$@" 2>&1 | tee -a "$log"
 }
 
-# translate BIN RUN SUBSET SRC TGT OPTIONS...: beam search with the best checkpoint; RUN/SUBSET.out.
+# translate BIN RUN SUBSET NAME SRC TGT OPTIONS...: beam search with the best checkpoint; RUN/NAME.out.
 translate() {
-    local bin=$1 run=$2 subset=$3 src=$4 tgt=$5; shift 5
-    local cpu=(); command -v nvidia-smi >/dev/null 2>&1 || cpu=(--cpu)
+    local bin=$1 run=$2 subset=$3 name=$4 src=$5 tgt=$6; shift 6
     fairseq-generate "$bin" --user-dir "$root/cape_fairseq" --path "$run/checkpoints/checkpoint_best.pt" \
         --source-lang "$src" --target-lang "$tgt" --gen-subset "$subset" --beam 4 --max-tokens 4096 \
-        --remove-bpe --log-format simple "${cpu[@]}" "$@" > "$run/$subset.out.tmp" && mv "$run/$subset.out.tmp" "$run/$subset.out"
+        --remove-bpe --log-format simple ${device[@]+"${device[@]}"} "$@" > "$run/$name.out.tmp" || return
+    mv "$run/$name.out.tmp" "$run/$name.out"
 }

@@ -67,5 +67,5 @@ elif [ "$select" != loss ]; then
 fi
 train_model "$out/data-bin" "$run" --arch "$arch" --source-lang "$src" --target-lang "$tgt" \
     "${tiny_training[@]}" --max-update "$updates" --seed "$seed" ${choose[@]+"${choose[@]}"} "$@"
-step "translate-$updates" "$run/logs" translate "$out/data-bin" "$run" test "$src" "$tgt"
+step "translate-$updates" "$run/logs" translate "$out/data-bin" "$run" test test "$src" "$tgt"
 python "$root/scripts/score_run.py" "$run" --test "test=${files[5]}" --language "$tgt"
