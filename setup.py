@@ -7,7 +7,7 @@ HERE = Path(__file__).parent
 setup(
     name="cape_fairseq",
     version="0.1.0",
-    description="Position encodings for machine translation with fairseq: CAPE, SHAPE and their rivals in one Transformer",
+    description="Position encodings for machine translation with fairseq: CAPE, SHAPE and their rivals",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",

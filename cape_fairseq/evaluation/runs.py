@@ -16,19 +16,19 @@ import torch
 from cape_fairseq.text.parallel import TextError, write_lines
 
 PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-SPEED = re.compile(r"train_inner .* wps=([\d.]+), ups=([\d.]+)")
+SPEED = re.compile(r"train_inner .* wps=([\d.]+), ups=([\d.]+).* num_updates=(\d+)")
 SECONDS = re.compile(r"done training in ([\d.]+) seconds")
 # Everything that decides how positions are encoded, in the options of a checkpoint.
 POSITION_OPTIONS = re.compile(r"position_encoding|source_(scale|bos)|(cape|shape)_.*")
 
 
 def read_training_log(lines: Iterable[str]) -> dict[str, Any]:
-    """Parameters, median words and updates per second, and seconds of the runs in a fairseq-train log.
+    """Parameters, updates, median words and updates per second, and seconds of the runs in a fairseq-train log.
 
     A log that several starts appended to gives the sum of their seconds; a start that was killed
     never wrote how long it ran and is not counted.
     """
-    parameters, seconds = None, 0.0
+    parameters, seconds, last = None, 0.0, 0
     words: list[float] = []
     updates: list[float] = []
     for line in lines:
@@ -37,10 +37,12 @@ def read_training_log(lines: Iterable[str]) -> dict[str, Any]:
         elif match := SPEED.search(line):
             words.append(float(match[1]))
             updates.append(float(match[2]))
+            last = int(match[3])
         elif match := SECONDS.search(line):
             seconds += float(match[1])
     return {
         "parameters": parameters,
+        "updates": last,
         "train_seconds": round(seconds, 1),
         "words_per_second": round(statistics.median(words), 1) if words else None,
         "updates_per_second": round(statistics.median(updates), 3) if updates else None,
@@ -61,7 +63,6 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
         "arch": options["arch"],
         "options": {name: value for name, value in sorted(options.items()) if POSITION_OPTIONS.fullmatch(name)},
         "seed": state["cfg"]["common"]["seed"],
-        "max_update": state["cfg"]["optimization"]["max_update"],
         "best_update": state["optimizer_history"][-1]["num_updates"],
         "selected_by": state["cfg"]["checkpoint"]["best_checkpoint_metric"],
         "best_value": state["extra_state"]["best"],
@@ -95,7 +96,7 @@ def results_table(runs: Iterable[dict[str, Any]]) -> str:
             [
                 run["run"],
                 f"{run['parameters']:,}",
-                str(run["max_update"]),
+                f"{run['updates']:,}",
                 f"{run['train_seconds']:.0f}",
                 f"{run['words_per_second']:,.0f}",
                 *("-" if score is None else f"{score:.2f}" for score in scores),
@@ -103,7 +104,7 @@ def results_table(runs: Iterable[dict[str, Any]]) -> str:
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
     ]
     signatures = dict.fromkeys(score["signature"] for run in runs for score in run["tests"].values())

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from cape_fairseq.positions import CAPE, SHAPE, Augmentation, Draw, SinusoidalEncoding, scale_from_first, token_positions
+from cape_fairseq.positions import (
+    CAPE,
+    SHAPE,
+    Augmentation,
+    Draw,
+    SinusoidalEncoding,
+    scale_from_first,
+    token_positions,
+)
 from cape_fairseq.positions.augment import masked_mean
 from cape_fairseq.positions.learned import LearnedEncoding
 
@@ -38,9 +46,7 @@ class Positions:
 def build_augmentation(cfg) -> Augmentation:
     """The augmentation that ``--position-encoding`` and its options ask for."""
     if cfg.position_encoding == "cape":
-        return CAPE(
-            cfg.cape_global_shift, cfg.cape_local_shift, cfg.cape_global_scale, cfg.cape_mean_normalize
-        )
+        return CAPE(cfg.cape_global_shift, cfg.cape_local_shift, cfg.cape_global_scale, cfg.cape_mean_normalize)
     if cfg.position_encoding == "shape":
         return SHAPE(cfg.shape_max_shift)
     return Augmentation()

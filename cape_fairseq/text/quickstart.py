@@ -74,19 +74,26 @@ VERBS = [
     Verb("throws away", "thrown away", "wirft", "weggeworfen", "weg"),
     Verb("brings along", "brought along", "bringt", "mitgebracht", "mit"),
 ]
-ADJECTIVES = [("old", "alt"), ("small", "klein"), ("new", "neu"), ("red", "rot"), ("green", "grün"), ("heavy", "schwer")]
+ADJECTIVES = [
+    ("old", "alt"),
+    ("small", "klein"),
+    ("new", "neu"),
+    ("red", "rot"),
+    ("green", "grün"),
+    ("heavy", "schwer"),
+]
 TIMES = [("today", "heute"), ("now", "jetzt"), ("every day", "jeden Tag"), ("on Monday", "am Montag"),
          ("on Friday", "am Freitag"), ("in the evening", "abends")]  # fmt: skip
 EVENTS = [("party", "das Fest"), ("journey", "die Reise"), ("concert", "das Konzert"), ("course", "der Kurs")]
 MONTHS = [("January", "Januar"), ("March", "März"), ("May", "Mai"), ("June", "Juni"), ("July", "Juli"),
           ("October", "Oktober"), ("December", "Dezember")]  # fmt: skip
 
-ONES = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen").split()  # fmt: skip
-TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()
-EINS = ("null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn "
-        "siebzehn achtzehn neunzehn").split()  # fmt: skip
-ZEHNER = "- - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen""".split()  # noqa: SIM905  (a line of words is easier to read than a list of strings)
+TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
+EINS = """null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn
+siebzehn achtzehn neunzehn""".split()  # noqa: SIM905
+ZEHNER = "- - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()  # noqa: SIM905
 ORDINALS = {1: "first", 2: "second", 3: "third", 5: "fifth", 8: "eighth", 9: "ninth", 12: "twelfth"}
 ORDINALE = {1: "ersten", 3: "dritten", 7: "siebten", 8: "achten"}
 
