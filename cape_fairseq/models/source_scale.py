@@ -78,4 +78,5 @@ def count_tokens(path: str) -> int:
     kind = indexed_dataset.infer_dataset_impl(path)
     if kind is None:
         raise ValueError(f"--source-scale auto cannot read {path}.idx; binarize the data again, or {HOW_TO}")
-    return int(indexed_dataset.make_dataset(path, kind).sizes.sum())
+    dataset = indexed_dataset.make_dataset(path, kind)  # kept by name: its sizes lie in its memory map
+    return int(dataset.sizes.sum())

@@ -1,0 +1,57 @@
+"""Options that make no sense are refused when the model is built, by name and value."""
+
+from argparse import Namespace
+
+import pytest
+from fairseq.models import build_model
+
+from tests.conftest import ToyTask, build
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cape_global_shift": -1.0}, "--cape-global-shift is -1.0, but it must be a finite number of at least 0"),
+        ({"cape_global_shift": float("inf")}, "--cape-global-shift is inf"),
+        ({"cape_global_shift": float("nan")}, "--cape-global-shift is nan"),
+        ({"cape_local_shift": -0.1}, "--cape-local-shift is -0.1"),
+        ({"cape_local_shift": 0.6}, "--cape-local-shift is 0.6, but it must be at most 0.5.*--cape-allow-reordering"),
+        ({"cape_global_scale": 0.9}, "--cape-global-scale is 0.9, but it must be a finite number of at least 1"),
+        ({"shape_max_shift": -1}, "--shape-max-shift is -1, but it must be an integer of at least 0"),
+        ({"source_scale": "0"}, "--source-scale is 0, but it must be a number above 0, or auto"),
+        ({"source_scale": "-2"}, "--source-scale is -2"),
+        ({"source_scale": "many"}, "--source-scale is many"),
+        ({"source_scale": "nan"}, "--source-scale is nan"),
+        ({"source_scale": "auto"}, "--source-scale auto needs a translation task with binarized data"),
+        ({"source_bos": "yes"}, "--source-bos is yes, but it must be on or off"),
+        ({"position_encoding": "sinus"}, "--position-encoding is sinus, but it must be sinpos or abspos"),
+        ({"encoder_learned_pos": True}, "--encoder-learned-pos .*--position-encoding abspos"),
+        ({"no_token_positional_embeddings": True}, "--no-token-positional-embeddings .*--position-encoding nopos"),
+        ({"cross_self_attention": True}, "--cross-self-attention"),
+    ],
+)
+def test_nonsense_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build("cape_transformer_tiny", **options)
+
+
+def test_larger_local_shifts_need_an_explicit_word():
+    model = build("cape_transformer_tiny", cape_local_shift=0.9, cape_allow_reordering=True)
+    assert model.encoder.positions.augmentation.local_shift == 0.9
+
+
+def test_a_built_model_leaves_every_option_resolved():
+    """What a checkpoint stores says all: no None, no auto, numbers as numbers."""
+    args = Namespace(arch="cape_transformer_tiny", source_scale="1.25")
+    build_model(args, ToyTask())
+    assert args.source_scale == 1.25
+    assert args.source_bos == "on"
+    assert (args.cape_global_shift, args.cape_local_shift, args.cape_global_scale) == (5.0, 0.5, 1.0)
+    assert args.cape_mean_normalize is False
+    assert args.shape_max_shift == 500
+    build_model(args, ToyTask())  # as when a checkpoint is loaded
+
+
+def test_options_win_over_the_preset():
+    assert build("cape_transformer_tiny", position_encoding="shape").cfg.position_encoding == "shape"
+    assert build("sinpos_transformer_tiny", encoder_layers=1).encoder.num_layers == 1

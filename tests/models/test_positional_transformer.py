@@ -1,0 +1,257 @@
+"""The model: equal to fairseq's where it must be, deterministic, step by step as in parallel."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from cape_fairseq.positions import CAPE, SHAPE
+from tests.conftest import ENCODINGS, PAD, TINY, batch, build
+
+SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_vaswani_wmt_en_de_big")
+LENGTHS, TARGET_LENGTHS = [9, 3, 6], [7, 5, 2]
+
+
+def variants():
+    """Every encoding, and the options that change what happens at inference."""
+    yield from ((encoding, {}) for encoding in ENCODINGS)
+    yield "cape", {"source_scale": "1.3", "cape_mean_normalize": True}
+    yield "cape", {"source_bos": "off", "source_scale": "0.8"}
+    yield "sinpos", {"source_bos": "on"}
+    yield "abspos", {"source_bos": "on", "encoder_normalize_before": True, "decoder_normalize_before": True}
+
+
+def targets(left: bool) -> torch.Tensor:
+    return batch(TARGET_LENGTHS, left, seed=5, end=False)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("left", [True, False])
+def test_equals_fairseqs_transformer(learned, training, left):
+    """Forward, gradients and alignments, with fairseq's own parameters, for sinpos and abspos."""
+    ours = build("abspos_transformer_tiny" if learned else "sinpos_transformer_tiny", dropout=0.0)
+    theirs = build("transformer", seed=2, dropout=0.0, encoder_learned_pos=learned, decoder_learned_pos=learned)
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    source, target = batch(LENGTHS, left), targets(left=False)
+    real, results = target.ne(PAD), []
+    for model in (theirs, ours):
+        model.train(training)
+        scores, extra = model(source, None, target)
+        scores[real].square().mean().backward()
+        results.append((scores[real], extra["attn"][0], {n: p.grad for n, p in model.named_parameters()}))
+    (scores, attention, gradients), (our_scores, our_attention, our_gradients) = results
+    assert (scores - our_scores).abs().max() < 1e-5
+    if not training:  # weights that nobody asked for are not computed in training
+        assert (attention - our_attention)[real].abs().max() < 1e-6
+    for name, gradient in gradients.items():
+        assert (gradient - our_gradients[name]).abs().max() < 1e-5 * (1 + gradient.abs().max()), name
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_same_seed_gives_fairseqs_initial_parameters(training):
+    theirs, ours = build("transformer"), build("sinpos_transformer_tiny")
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(value, ours.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("encoding", ["cape", "shape"])
+@pytest.mark.parametrize("training", [False, True])
+def test_zero_augmentation_is_sinpos(encoding, training):
+    options = {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "shape_max_shift": 0, "source_bos": "off"}
+    augmented = build(f"{encoding}_transformer_tiny", dropout=0.0, **options).train(training)
+    plain = build("sinpos_transformer_tiny", dropout=0.0).train(training)
+    source, target = batch(LENGTHS, True), targets(False)
+    assert (augmented(source, None, target)[0] - plain(source, None, target)[0]).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize(("encoding", "options"), variants())
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("left_target", [True, False])
+def test_steps_equal_the_parallel_pass(encoding, options, left, left_target):
+    model = build(f"{encoding}_transformer_tiny", **options)
+    source, target = batch(LENGTHS, left), targets(left_target)
+    parallel, extra = model(source, None, target)
+    encoder_out, state = model.encoder(source), {}
+    for step in range(target.size(1)):
+        scores, step_extra = model.decoder(target[:, : step + 1], encoder_out, state)
+        rows = target[:, step].ne(PAD)
+        assert (scores[rows, 0] - parallel[rows, step]).abs().max() < 1e-5
+        assert (step_extra["attn"][0][rows, 0] - extra["attn"][0][rows, step]).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("encoding", "options"), variants())
+@pytest.mark.parametrize("left", [True, False])
+def test_a_batch_equals_its_sentences_one_by_one(encoding, options, left):
+    """Padding on either side changes nothing, nor does where the begin-of-sentence token lands."""
+    model = build(f"{encoding}_transformer_tiny", **options)
+    source, target = batch(LENGTHS, left), targets(left)
+    scores, extra = model(source, None, target)
+    for row in range(len(LENGTHS)):
+        kept, prefix = source[row].ne(PAD), target[row].ne(PAD)
+        alone, alone_extra = model(source[row : row + 1, kept], None, target[row : row + 1, prefix])
+        assert (scores[row, prefix] - alone[0]).abs().max() < 1e-5
+        attention = extra["attn"][0][row][prefix]
+        assert (attention[:, kept] - alone_extra["attn"][0][0]).abs().max() < 1e-6
+        assert (attention[:, ~kept] == 0).all()
+
+
+def test_begin_of_sentence_is_a_token_before_the_source():
+    """source_bos on equals source_bos off with the token put in by hand."""
+    options = {"source_scale": "1.2"}
+    model = build("cape_transformer_tiny", **options)
+    without = build("cape_transformer_tiny", source_bos="off", **options)
+    source, target = batch([6, 6], True), targets(False)[:2]
+    by_hand = torch.cat([torch.zeros(2, 1, dtype=torch.long), source], dim=1)
+    scores, extra = model(source, None, target)
+    expected, expected_extra = without(by_hand, None, target)
+    assert torch.equal(scores, expected)
+    # The alignment is over the tokens that the caller gave.
+    assert torch.equal(extra["attn"][0], expected_extra["attn"][0][:, :, 1:])
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_evaluation_is_deterministic_and_training_is_not(encoding):
+    model = build(f"{encoding}_transformer_tiny", dropout=0.0)
+    source, target = batch(LENGTHS, True), targets(False)
+    assert torch.equal(model(source, None, target)[0], model(source, None, target)[0])
+    model.train()
+    same = torch.equal(model(source, None, target)[0], model(source, None, target)[0])
+    assert same == (encoding not in ("cape", "shape"))
+
+
+def positions_of(model, monkeypatch, method: type) -> list[torch.Tensor]:
+    """Run one training batch and record the positions of source and target, as augmented."""
+    seen, apply = [], method.apply
+
+    def record(self, positions, padding_mask, draw=None, center=None):
+        seen.append(apply(self, positions, padding_mask, draw, center) - positions)
+        return apply(self, positions, padding_mask, draw, center)
+
+    monkeypatch.setattr(method, "apply", record)
+    model.train()(batch([5] * 500, True), None, batch([4] * 500, False))
+    monkeypatch.undo()
+    return seen
+
+
+def test_cape_shifts_both_sides_of_a_pair_alike(monkeypatch):
+    model = build("cape_transformer_tiny")
+    source, target = positions_of(model, monkeypatch, CAPE)
+    assert source.shape == (500, 6)  # the begin-of-sentence token is counted in
+    assert target.shape == (500, 4)
+    assert (source.mean(1) - target.mean(1)).abs().max() <= 1.0  # the same Delta, but for local shifts
+    assert torch.corrcoef(torch.stack([source.mean(1), target.mean(1)]))[0, 1] > 0.99
+    assert source.mean(1).std() > 2.5
+    assert (source - source.mean(1, keepdim=True)).std() > 0.2
+    again, _ = positions_of(model, monkeypatch, CAPE)
+    assert not torch.equal(source, again)  # fresh numbers for every batch
+
+
+def test_shape_shifts_the_sides_independently(monkeypatch):
+    source, target = positions_of(build("shape_transformer_tiny", shape_max_shift=100), monkeypatch, SHAPE)
+    assert (source == source[:, :1]).all()
+    assert (source == source.round()).all()
+    assert source.min() >= 0
+    assert source.max() <= 100
+    assert abs(torch.corrcoef(torch.stack([source[:, 0], target[:, 0]]))[0, 1]) < 0.15
+
+
+def test_draws_depend_on_seed_update_and_rank(monkeypatch):
+    model = build("cape_transformer_tiny")
+    source, target = batch(LENGTHS, True), targets(False)
+
+    def draw(seed, update, rank=0):
+        torch.manual_seed(seed)
+        model.set_num_updates(update)
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
+        return model.draw(source, target).source.shift
+
+    assert torch.equal(draw(5, 3), draw(5, 3))
+    # fairseq seeds update 3 of seed 2 and update 2 of seed 3 alike; their augmentation differs.
+    assert not torch.equal(draw(5, 3), draw(5, 2))
+    assert not torch.equal(draw(5, 3), draw(5, 3, rank=1))
+    assert not torch.equal(draw(5, 3), draw(6, 3))
+
+
+def test_nothing_is_drawn_where_nothing_is_random():
+    """sinpos takes no random number away from dropout, so that it trains exactly as fairseq's does."""
+    model = build("sinpos_transformer_tiny").train()
+    torch.manual_seed(1)
+    assert model.draw(batch([3], True), batch([3], True)) is None
+    after = torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(after, torch.rand(1))
+
+
+@pytest.mark.parametrize("encoding", ["sinpos", "nopos", "cape", "shape"])
+def test_no_limit_on_length(encoding):
+    model = build(f"{encoding}_transformer_tiny")
+    assert min(model.max_positions()) >= 10_000_000
+    scores, _ = model(batch([3000, 5], True), None, batch([2500, 4], False))
+    assert scores.isfinite().all()
+
+
+def test_learned_positions_end_with_a_clear_error():
+    model = build("abspos_transformer_tiny", max_source_positions=8, max_target_positions=6, source_bos="on")
+    assert model.max_positions() == (7, 6)
+    model(batch([7, 2], True), None, batch([6, 2], False))
+    wide = torch.cat([torch.full((1, 20), PAD), batch([7], True)], dim=1)  # padding is not length
+    model(wide, None, batch([6], False))
+    with pytest.raises(ValueError, match="9 tokens, but learned positions end at 8: .*--max-source-positions"):
+        model(batch([8], True), None, batch([3], False))
+    with pytest.raises(ValueError, match="7 tokens, but learned positions end at 6: .*--max-target-positions"):
+        model(batch([3], True), None, batch([7], False))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_checkpointed_activations_change_nothing(encoding):
+    source, target = batch(LENGTHS, True), targets(False)
+    gradients = []
+    for checkpointed in (False, True):
+        model = build(f"{encoding}_transformer_tiny", checkpoint_activations=checkpointed, dropout=0.1).train()
+        torch.manual_seed(7)
+        model(source, None, target)[0].square().mean().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for a, b in zip(*gradients, strict=True):
+        assert torch.allclose(a, b, atol=1e-7)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.15), (torch.float16, 0.02)])
+def test_low_precision(encoding, dtype, tolerance):
+    """Half-precision models: positions are as exact as in float32, the rest is rounded."""
+    model = build(f"{encoding}_transformer_tiny")
+    source, target = batch([600, 300], True), batch([50, 9], False)
+    expected = model(source, None, target)[0]
+    low = model.to(dtype)
+    scores = low(source, None, target)[0]
+    assert scores.dtype == dtype
+    assert (scores.float() - expected)[target.ne(PAD)].abs().max() < tolerance * expected.abs().max()
+    low.train()(source, None, target)[0].float().mean().backward()
+    assert all(p.grad.isfinite().all() for p in low.parameters())
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("suffix", SIZES)
+def test_every_architecture_has_fairseqs_size(encoding, suffix):
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    ours, theirs = Namespace(), Namespace(**(TINY if suffix == "_tiny" else {}))
+    ARCH_CONFIG_REGISTRY[f"{encoding}_transformer{suffix}"](ours)
+    ARCH_CONFIG_REGISTRY["transformer" if suffix == "_tiny" else f"transformer{suffix}"](theirs)
+    assert {k: v for k, v in vars(ours).items() if k in vars(theirs)} == vars(theirs)
+    assert ours.position_encoding == encoding
+    assert ours.source_bos == ("on" if encoding == "cape" else "off")
+    assert ARCH_MODEL_REGISTRY[f"{encoding}_transformer{suffix}"].__name__ == "PositionalTransformer"
+
+
+def test_all_hidden_states_are_returned():
+    model = build("cape_transformer_tiny")
+    out = model.encoder(batch(LENGTHS, True), return_all_hiddens=True)
+    assert len(out["encoder_states"]) == 4
+    assert torch.equal(out["encoder_states"][-1], out["encoder_out"][0])
+    assert out["src_lengths"][0].flatten().tolist() == [10, 4, 7]
+    _, extra = model.decoder(targets(False), out)
+    assert len(extra["inner_states"]) == 4

@@ -1,0 +1,67 @@
+"""Warm start between any two encodings, and from fairseq's transformer."""
+
+import itertools
+import logging
+
+import pytest
+import torch
+
+from tests.conftest import ENCODINGS, batch, build
+
+SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
+TABLES = {"encoder.embed_positions.weight", "decoder.embed_positions.weight"}
+
+
+@pytest.mark.parametrize(("old", "new"), itertools.product(("transformer", *ENCODINGS), ENCODINGS))
+def test_any_to_any(old, new, caplog):
+    checkpoint = build("transformer" if old == "transformer" else f"{old}_transformer_tiny", seed=3).state_dict()
+    model = build(f"{new}_transformer_tiny", seed=4)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(dict(checkpoint), strict=True)
+    after = model.state_dict()
+    for name, value in after.items():
+        assert torch.equal(value, checkpoint[name] if name in checkpoint else before[name]), name
+    missing, left_out = set(after) - set(checkpoint), set(checkpoint) - set(after)
+    assert missing == (TABLES if new == "abspos" and old != "abspos" else set())
+    assert left_out == (TABLES if old == "abspos" and new != "abspos" else set())
+    for name in missing | left_out:  # each is named, and nothing else is said
+        assert name in caplog.text
+    assert bool(caplog.text) == bool(missing | left_out)
+
+
+def test_sinpos_to_cape_at_zero_shift_keeps_the_outputs():
+    sinpos = build("sinpos_transformer_tiny", seed=3)
+    cape = build("cape_transformer_tiny", seed=4, cape_global_shift=0.0, cape_local_shift=0.0, source_bos="off")
+    cape.load_state_dict(sinpos.state_dict())
+    assert (cape(SOURCE, None, TARGET)[0] - sinpos(SOURCE, None, TARGET)[0]).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("key", ["_float_tensor", "weights"])
+def test_tables_that_other_fairseq_versions_store_are_ignored(key, caplog):
+    checkpoint = build("transformer", seed=3).state_dict()
+    for side in ("encoder", "decoder"):
+        checkpoint[f"{side}.embed_positions.{key}"] = torch.zeros(1)
+    checkpoint["encoder.layers.0.in_proj_weight"] = torch.zeros(384, 128)  # fairseq 0.12.2's fast path
+    checkpoint["encoder.layers.0.fc1_bias"] = torch.zeros(512)
+    build("shape_transformer_tiny").load_state_dict(checkpoint, strict=True)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("change", ["missing", "unexpected", "width"])
+def test_a_real_mismatch_still_fails(change):
+    checkpoint = build("sinpos_transformer_tiny").state_dict()
+    if change == "missing":
+        del checkpoint["decoder.layers.1.fc1.weight"]
+    elif change == "unexpected":
+        checkpoint["decoder.layers.3.fc1.weight"] = torch.zeros(1)
+    else:
+        checkpoint = build("sinpos_transformer_tiny", encoder_ffn_embed_dim=256).state_dict()
+    with pytest.raises(RuntimeError, match="Error.* in loading state_dict"):
+        build("cape_transformer_tiny").load_state_dict(checkpoint, strict=True)
+
+
+def test_a_learned_table_of_another_length_fails():
+    checkpoint = build("abspos_transformer_tiny", max_source_positions=100).state_dict()
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        build("abspos_transformer_tiny").load_state_dict(checkpoint, strict=True)
