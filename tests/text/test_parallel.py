@@ -1,0 +1,83 @@
+"""Reading, checking and writing parallel text: one clear sentence for each thing that can be wrong."""
+
+import gzip
+import sys
+
+import pytest
+
+from cape_fairseq.text.parallel import TextError, check_pair, find_text, read_lines, write_lines
+from tests.conftest import ROOT, run
+
+
+def write(path, data: bytes):
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
+def test_lines_end_at_newlines_only(tmp_path, name):
+    path = write(tmp_path / name, "one\u2028still one\x0bstill\r\ntwo\n\nlast".encode())
+    assert list(read_lines(path)) == ["one\u2028still one\x0bstill", "two", "", "last"]
+
+
+def test_good_pairs_are_counted(tmp_path):
+    pair = write(tmp_path / "a.en", b"x\ny\n"), write(tmp_path / "a.de.gz", "ä\nö\n".encode())
+    assert check_pair(*pair) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (b"a\nb\n", b"a\n", r"a.en has 2 lines and .*a.de has 1"),
+        (b"a\n \nc\n", b"a\nb\nc\n", r"a.en, line 2: empty"),
+        (b"a\nb\n", b"a\n\xff\xfe\n", r"a.de, line 2: not UTF-8"),
+        (b"", b"", r"have no lines"),
+    ],
+)
+def test_bad_pairs_are_named_with_file_and_line(tmp_path, source, target, message):
+    pair = write(tmp_path / "a.en", source), write(tmp_path / "a.de", target)
+    with pytest.raises(TextError, match=message):
+        check_pair(*pair)
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(TextError, match="cannot be read"):
+        list(read_lines(tmp_path / "none.en"))
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"a\n" * 1000)[:20])
+    with pytest.raises(TextError, match="cannot be read"):
+        list(read_lines(tmp_path / "cut.gz"))
+    with pytest.raises(TextError, match=r"there is no a.en or a.en.gz in"):
+        find_text(tmp_path, "a.en")
+
+
+def test_writing_is_all_or_nothing(tmp_path):
+    path = tmp_path / "new" / "out.txt"
+
+    def lines(fail):
+        yield "ä"
+        if fail:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_lines(path, lines(True))
+    assert list(path.parent.iterdir()) == []
+    write_lines(path, lines(False))
+    assert path.read_text(encoding="utf-8") == "ä\n"
+    with pytest.raises(RuntimeError):
+        write_lines(path, lines(True))
+    assert path.read_text(encoding="utf-8") == "ä\n"
+
+
+def test_script_says_one_sentence_and_fails(tmp_path):
+    pair = write(tmp_path / "a.en", b"a\n\n"), write(tmp_path / "a.de", b"a\nb\n")
+    script = ROOT / "scripts" / "prepare_text.py"
+    result = run([sys.executable, script, "check", *pair], check=False)
+    assert result.returncode == 1
+    assert result.stderr == f"prepare_text.py: {pair[0]}, line 2: empty; remove this line from both sides\n"
+    bad = write(tmp_path / "b.en", b"fine\n\xff\n")
+    result = run([sys.executable, script, "tokenize", "en", bad, tmp_path / "out"], check=False)
+    assert result.returncode == 1
+    assert "line 2: not UTF-8" in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
