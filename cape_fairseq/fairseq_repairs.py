@@ -1,17 +1,34 @@
-"""Make fairseq's ``--replace-unk`` work.
+"""Repairs of fairseq where it loses sentences or fails whatever the model is.
 
-In fairseq 0.12 the option fails for every model: given alone it opens a file named "@@ ", and
-``--print-alignment hard`` hands (source, target) pairs to a function that expects source indices. The
-two functions concerned are replaced by ones that take what they are given; a stock model profits too.
+- fairseq-fixed 0.12.3.1 leaves out the last batch of every data set whose number of sentences is not a
+  multiple of ``--required-batch-size-multiple`` (8): the longest sentences are never trained on, and
+  some are never translated.
+- ``--replace-unk`` fails in fairseq 0.12: given alone it opens a file named "@@ ", and
+  ``--print-alignment hard`` hands (source, target) pairs to a function that expects source indices.
+
+The functions concerned are wrapped when the plugin's models are imported; stock models profit too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from fairseq import utils
+from fairseq.data import data_utils
 
+batch_by_size = data_utils.batch_by_size
 load_align_dict, replace_unk = utils.load_align_dict, utils.replace_unk
+
+
+def batch_all_by_size(indices: Any, *args: Any, **kwargs: Any) -> list[Sequence[int]]:
+    """fairseq's function, with every index in a batch; a smaller batch at the end does no harm."""
+    if not isinstance(indices, np.ndarray):
+        indices = np.fromiter(indices, dtype=np.int64, count=-1)
+    batches = list(batch_by_size(indices, *args, **kwargs))
+    rest = indices[sum(map(len, batches)) :]
+    return [*batches, rest] if len(rest) else batches
 
 
 def load_align_dict_or_copy(option: str | None) -> dict[str, str] | None:
@@ -34,5 +51,6 @@ def replace_unk_by_pairs(hypo_str: str, src_str: str, alignment: Sequence, align
 
 
 def repair() -> None:
-    """Put the two functions in place."""
+    """Put the wrapped functions in place."""
+    data_utils.batch_by_size = batch_all_by_size
     utils.load_align_dict, utils.replace_unk = load_align_dict_or_copy, replace_unk_by_pairs
