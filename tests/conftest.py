@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -44,11 +46,8 @@ class ToyTask:
 def build(arch: str, seed: int = 1, **options):
     """A small model with reproducible weights, in evaluation mode; without data, so the scale is given."""
     torch.manual_seed(seed)
-    if arch.startswith("transformer"):
-        options = {**TINY, **options}
-    else:
-        options = {"source_scale": "1", **options}
-    return build_model(Namespace(arch=arch, **options), ToyTask()).eval()
+    defaults = TINY if arch.startswith("transformer") else {"source_scale": "1"}
+    return build_model(Namespace(arch=arch, **{**defaults, **options}), ToyTask()).eval()
 
 
 def batch(lengths: list[int], left: bool, seed: int = 0, end: bool = True) -> torch.Tensor:
@@ -75,20 +74,35 @@ def run(command: list[str], check: bool = True, **options) -> subprocess.Complet
 
 def fairseq(tool: str, *arguments, **options) -> str:
     """Run fairseq-TOOL with the plugin; what it printed."""
-    user_dir = [] if tool == "preprocess" else ["--user-dir", ROOT / "cape_fairseq"]
-    result = run([sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir], **options)
+    result = run(fairseq_command(tool, *arguments), **options)
     return result.stdout + result.stderr
 
 
-def train(data: Path, save: Path, *arguments, arch: str = "cape_transformer_tiny", updates: int = 6, **options) -> str:
-    """A few updates of a very small model."""
-    small = ["--encoder-layers", 1, "--decoder-layers", 1, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64]
-    return fairseq(
-        "train", data, "--save-dir", save, "--arch", arch, *(small if "--small-off" not in arguments else []),
-        "--optimizer", "adam", "--lr", "1e-3", "--criterion", "label_smoothed_cross_entropy", "--max-tokens", 400,
-        "--max-update", updates, "--no-epoch-checkpoints", "--log-format", "json", "--log-interval", 1, "--cpu",
-        "--update-epoch-batch-itr", "True", *(a for a in arguments if a != "--small-off"), **options,
-    )  # fmt: skip
+def fairseq_command(tool: str, *arguments) -> list:
+    user_dir = [] if tool == "preprocess" else ["--user-dir", ROOT / "cape_fairseq"]
+    return [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir]
+
+
+def train_arguments(data: Path, save: Path, arch: str, updates: int) -> list:
+    """Options for a very small model, with batches that do not depend on where a run was resumed."""
+    return [
+        data, "--save-dir", save, "--arch", arch, "--encoder-layers", 1, "--decoder-layers", 1,
+        "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--optimizer", "adam", "--lr", "1e-3",
+        "--criterion", "label_smoothed_cross_entropy", "--max-tokens", 400, "--max-update", updates,
+        "--no-epoch-checkpoints", "--log-format", "json", "--log-interval", 1, "--cpu",
+        "--update-epoch-batch-itr", "True",
+    ]  # fmt: skip
+
+
+def train(data: Path, save: Path, *more, arch: str = "cape_transformer_tiny", updates: int = 6, **options) -> str:
+    """A few updates of a very small model; what fairseq-train printed."""
+    return fairseq("train", *train_arguments(data, save, arch, updates), *more, **options)
+
+
+def train_losses(output: str) -> list[float]:
+    """Loss of every update of a run of :func:`train`."""
+    records = [json.loads(line) for line in re.findall(r"train_inner\W+(\{.*\})", output)]
+    return [float(record["loss"]) for record in records]
 
 
 @pytest.fixture(scope="session")

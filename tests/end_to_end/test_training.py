@@ -1,26 +1,19 @@
 """Training as users run it: every precision and memory option, hydra, warm start, wrong options."""
 
-import json
 import re
 import sys
 
 import pytest
 import torch
 
-from tests.conftest import ENCODINGS, ROOT, fairseq, run, train
-
-
-def losses(output: str) -> list[float]:
-    """Training loss of every update of a run with --log-format json."""
-    records = [json.loads(line) for line in re.findall(r"\| train_inner \| (\{.*\})", output)]
-    return [float(record["loss"]) for record in records]
+from tests.conftest import ENCODINGS, ROOT, fairseq, fairseq_command, run, train, train_arguments, train_losses
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_amp_checkpointed_activations_and_update_freq(encoding, data_bin, tmp_path):
     output = train(data_bin, tmp_path, "--amp", "--checkpoint-activations", "--update-freq", 2,
                    arch=f"{encoding}_transformer_tiny", updates=4)  # fmt: skip
-    found = losses(output)
+    found = train_losses(output)
     assert len(found) == 4
     assert found[-1] < found[0]
 
@@ -29,7 +22,8 @@ def test_amp_checkpointed_activations_and_update_freq(encoding, data_bin, tmp_pa
 def test_hydra(encoding, data_bin, tmp_path):
     """fairseq-hydra-train, whose model options come without those of the command line."""
     output = run([
-        sys.executable, "-m", "fairseq_cli.hydra_train", f"task.data={data_bin}", f"common.user_dir={ROOT}/cape_fairseq",
+        sys.executable, "-m", "fairseq_cli.hydra_train", f"+task.data={data_bin}",
+        f"common.user_dir={ROOT}/cape_fairseq",
         f"+model._name={encoding}_transformer_tiny", "+model.encoder_layers=1", "+task._name=translation",
         "+task.source_lang=en", "+task.target_lang=de", "+criterion._name=label_smoothed_cross_entropy",
         "+criterion.label_smoothing=0.1", "+optimizer._name=adam", "+lr_scheduler._name=fixed",
@@ -38,20 +32,27 @@ def test_hydra(encoding, data_bin, tmp_path):
         "checkpoint.no_epoch_checkpoints=true", f"hydra.run.dir={tmp_path}/hydra",
     ])  # fmt: skip
     text = output.stdout + output.stderr
-    assert len(losses(text)) == 3, text[-2000:]
+    assert len(train_losses(text)) == 3, text[-2000:]
     translated = fairseq("generate", data_bin, "--path", tmp_path / "save" / "checkpoint_last.pt", "--cpu", "--beam", 2,
                          "--max-len-b", 5)  # fmt: skip
     assert len(re.findall(r"^H-", translated, re.M)) == 12
 
 
 def test_warm_start_from_stock_fairseq(data_bin, tmp_path):
-    train(data_bin, tmp_path / "stock", arch="transformer_tiny", updates=3)
-    start = ("--finetune-from-model", tmp_path / "stock" / "checkpoint_last.pt")
-    small = ("--encoder-attention-heads", 2, "--decoder-attention-heads", 2)
-    options = ("--share-all-embeddings",)
-    output = train(data_bin, tmp_path / "abspos", *start, *small, arch="abspos_transformer_iwslt_de_en", updates=2,
-                   check=False) if not options else ""  # fmt: skip
-    assert output == ""
+    train(data_bin, tmp_path / "stock", arch="transformer", updates=12)
+    start = ("--finetune-from-model", tmp_path / "stock" / "checkpoint_last.pt", "--lr", "1e-9")
+    (scratch,) = train_losses(train(data_bin, tmp_path / "scratch", arch="sinpos_transformer", updates=1))
+    found = {}
+    for encoding in ("sinpos", "cape", "abspos"):
+        output = train(data_bin, tmp_path / encoding, *start, arch=f"{encoding}_transformer", updates=1)
+        (found[encoding],) = train_losses(output)
+        named = re.findall(r"not in the checkpoint, so newly initialized: (.*)", output)
+        assert named == (["encoder.embed_positions.weight, decoder.embed_positions.weight"] * (encoding == "abspos"))
+        assert found[encoding] < scratch - 0.2
+    mismatch = [*train_arguments(data_bin, tmp_path / "wide", "cape_transformer", 1), *start, "--encoder-embed-dim", 64]
+    result = run(fairseq_command("train", *mismatch), check=False)
+    assert result.returncode != 0
+    assert "size mismatch" in result.stderr or "Cannot load model parameters" in result.stderr
 
 
 def test_wrong_options_stop_before_training(data_bin, tmp_path):
@@ -63,7 +64,7 @@ def test_wrong_options_stop_before_training(data_bin, tmp_path):
     assert result.returncode != 0
     last = result.stderr.strip().splitlines()[-1]
     assert last == "ValueError: --cape-global-shift is -3.0, but it must be a finite number of at least 0"
-    assert not (tmp_path / "save").exists()
+    assert not list((tmp_path / "save").iterdir())
 
 
 @pytest.mark.gpu
@@ -74,6 +75,6 @@ def test_fp16(encoding, data_bin, tmp_path):
                      "--optimizer", "adam", "--lr", "1e-3", "--criterion", "label_smoothed_cross_entropy",
                      "--max-tokens", 400, "--max-update", 10, "--no-epoch-checkpoints", "--log-format", "json",
                      "--log-interval", 1)  # fmt: skip
-    found = losses(output)
+    found = train_losses(output)
     assert found
     assert found[-1] < found[0]

@@ -80,7 +80,8 @@ def test_alignments_point_at_the_callers_tokens(models, data_bin, tmp_path):
         shutil.copy(data_bin.parent / f"test.{lang}", raw / f"test.en-de.{lang}")
         shutil.copy(data_bin / f"dict.{lang}.txt", raw)
     output = fairseq("generate", raw, "--dataset-impl", "raw", "--path", models["cape"], "--cpu", "--beam", 2,
-                     "--max-len-b", 25, "--print-alignment", "hard", "--replace-unk", "-s", "en", "-t", "de")  # fmt: skip
+                     "--max-len-b", 25, "--print-alignment", "hard", "--replace-unk", "-s", "en",
+                     "-t", "de")  # fmt: skip
     hypotheses = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", output, re.M))
     (model,), _, task = load_model_ensemble_and_task([str(models["cape"])], {"data": str(data_bin)})
     model.eval()

@@ -31,7 +31,9 @@ def test_training_log():
 def test_checkpoint(tmp_path):
     model = Namespace(arch="cape_transformer_tiny", source_scale=1.03, cape_global_shift=5.0, dropout=0.1)
     cfg = {"model": model, "common": {"seed": 3}, "checkpoint": {"best_checkpoint_metric": "loss"}}
-    torch.save({"cfg": cfg, "optimizer_history": [{"num_updates": 40}], "extra_state": {"best": 2.5}}, tmp_path / "c.pt")
+    torch.save(
+        {"cfg": cfg, "optimizer_history": [{"num_updates": 40}], "extra_state": {"best": 2.5}}, tmp_path / "c.pt"
+    )
     assert describe_checkpoint(tmp_path / "c.pt") == {
         "arch": "cape_transformer_tiny",
         "options": {"cape_global_shift": 5.0, "source_scale": 1.03},
@@ -48,7 +50,11 @@ def test_table():
     common = {"parameters": 1913856, "updates": 400, "train_seconds": 120.4, "words_per_second": 6000.0}
     runs = [
         {"run": "sinpos", **common, "tests": {"test": {"bleu": 97.5, "signature": "s"}}},
-        {"run": "cape", **common, "tests": {"test": {"bleu": 9, "signature": "s"}, "long": {"bleu": 1.25, "signature": "s"}}},
+        {
+            "run": "cape",
+            **common,
+            "tests": {"test": {"bleu": 9, "signature": "s"}, "long": {"bleu": 1.25, "signature": "s"}},
+        },
     ]
     assert results_table(runs).splitlines() == [
         "run     parameters  updates  train s  words/s  BLEU test  BLEU long",

@@ -199,9 +199,9 @@ def test_learned_positions_end_with_a_clear_error():
     model(batch([7, 2], True), None, batch([6, 2], False))
     wide = torch.cat([torch.full((1, 20), PAD), batch([7], True)], dim=1)  # padding is not length
     model(wide, None, batch([6], False))
-    with pytest.raises(ValueError, match="9 tokens, but learned positions end at 8: .*--max-source-positions"):
+    with pytest.raises(ValueError, match=r"9 tokens, but learned positions end at 8: .*--max-source-positions"):
         model(batch([8], True), None, batch([3], False))
-    with pytest.raises(ValueError, match="7 tokens, but learned positions end at 6: .*--max-target-positions"):
+    with pytest.raises(ValueError, match=r"7 tokens, but learned positions end at 6: .*--max-target-positions"):
         model(batch([3], True), None, batch([7], False))
 
 

@@ -57,7 +57,7 @@ def test_a_real_mismatch_still_fails(change):
         checkpoint["decoder.layers.3.fc1.weight"] = torch.zeros(1)
     else:
         checkpoint = build("sinpos_transformer_tiny", encoder_ffn_embed_dim=256).state_dict()
-    with pytest.raises(RuntimeError, match="Error.* in loading state_dict"):
+    with pytest.raises(RuntimeError, match=r"Error.* in loading state_dict"):
         build("cape_transformer_tiny").load_state_dict(checkpoint, strict=True)
 
 

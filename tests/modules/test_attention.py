@@ -90,7 +90,11 @@ def test_visible_keys():
     mask = torch.tensor([[True, False, False]])
     assert visible_keys(None, 3, True) is None
     assert visible_keys(mask, 3, False).tolist() == [[[[False, True, True]]]]
-    assert visible_keys(mask, 3, True)[0, 0].tolist() == [[True, False, False], [False, True, False], [False, True, True]]
+    assert visible_keys(mask, 3, True)[0, 0].tolist() == [
+        [True, False, False],
+        [False, True, False],
+        [False, True, True],
+    ]
 
 
 def test_steps_and_reordered_beams_equal_the_parallel_pass():

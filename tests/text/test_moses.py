@@ -19,6 +19,8 @@ def test_known_results(language, text, tokens):
     assert list(tokenize([text], language)) == [tokens]
 
 
-@pytest.mark.parametrize(("language", "text"), [("en", "Don't stop, Mr. Smith!"), ("de", "Ein grüner Baum, z.B. hier.")])
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "Don't stop, Mr. Smith!"), ("de", "Ein grüner Baum, z.B. hier.")]
+)
 def test_detokenize_undoes_tokenize(language, text):
     assert list(detokenize(tokenize([text], language), language)) == [text]
