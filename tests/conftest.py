@@ -101,7 +101,7 @@ def train(data: Path, save: Path, *more, arch: str = "cape_transformer_tiny", up
 
 def train_losses(output: str) -> list[float]:
     """Loss of every update of a run of :func:`train`."""
-    records = [json.loads(line) for line in re.findall(r"train_inner\W+(\{.*\})", output)]
+    records = [json.loads(line) for line in re.findall(r"train_inner\b.*?(\{.*\})", output)]
     return [float(record["loss"]) for record in records]
 
 
