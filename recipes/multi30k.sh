@@ -32,6 +32,16 @@ done
 for option in data arch src tgt out; do
     [ -n "${!option}" ] || die "--$option is missing; try --help"
 done
+for option in bpe updates seed; do
+    [[ ${!option} =~ ^[0-9]+$ ]] || die "--${option/updates/max-update} is ${!option}, but it must be a whole number"
+done
+choose=()
+case $select in
+    loss) ;;
+    bleu) choose=(--eval-bleu --eval-bleu-args '{"beam": 4}' --eval-bleu-detok moses --eval-bleu-remove-bpe
+        --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
+    *) die "--select is $select, but it must be loss or bleu" ;;
+esac
 [ -d "$data" ] || die "there is no folder $data; give --data a folder with $train.$src and $train.$tgt"
 out=$(absolute "$out") run=$out/${name:-$arch} text=$out/text
 
@@ -58,13 +68,6 @@ for i in "${!files[@]}"; do
 done
 prepare_bpe "$text" "$out/data-bin" "$bpe" "$src" "$tgt" test
 
-choose=()
-if [ "$select" = bleu ]; then
-    choose=(--eval-bleu --eval-bleu-args '{"beam": 4}' --eval-bleu-detok moses --eval-bleu-remove-bpe
-        --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
-elif [ "$select" != loss ]; then
-    die "--select is $select, but it must be loss or bleu"
-fi
 train_model "$out/data-bin" "$run" --arch "$arch" --source-lang "$src" --target-lang "$tgt" \
     "${tiny_training[@]}" --max-update "$updates" --seed "$seed" ${choose[@]+"${choose[@]}"} "$@"
 step "translate-$updates" "$run/logs" translate "$out/data-bin" "$run" test test "$src" "$tgt"

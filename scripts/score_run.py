@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cape_fairseq.evaluation.runs import describe_checkpoint, read_training_log, results_table, versions, write_results
+from cape_fairseq.evaluation.runs import describe_checkpoints, read_training_log, results_table, versions, write_results
 from cape_fairseq.text.parallel import TextError, read_lines, write_lines
 from cape_fairseq.text.scoring import score
 
@@ -19,7 +19,7 @@ from cape_fairseq.text.scoring import score
 def report(run: Path, tests: dict[str, Path], language: str | None) -> dict:
     results = {
         "run": run.name,
-        **describe_checkpoint(run / "checkpoints" / "checkpoint_best.pt"),
+        **describe_checkpoints(*(run / "checkpoints" / f"checkpoint_{which}.pt" for which in ("best", "last"))),
         **read_training_log(read_lines(run / "logs" / "training.log")),
         "tests": {},
         "versions": versions(),

@@ -16,19 +16,19 @@ import torch
 from cape_fairseq.text.parallel import TextError, write_lines
 
 PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-SPEED = re.compile(r"train_inner .* wps=([\d.]+), ups=([\d.]+).* num_updates=(\d+)")
+SPEED = re.compile(r"train_inner .* wps=([\d.]+), ups=([\d.]+)")
 SECONDS = re.compile(r"done training in ([\d.]+) seconds")
 # Everything that decides how positions are encoded, in the options of a checkpoint.
 POSITION_OPTIONS = re.compile(r"position_encoding|source_(scale|bos)|(cape|shape)_.*")
 
 
 def read_training_log(lines: Iterable[str]) -> dict[str, Any]:
-    """Parameters, updates, median words and updates per second, and seconds of the runs in a fairseq-train log.
+    """Parameters, median words and updates per second, and seconds of the runs in a fairseq-train log.
 
     A log that several starts appended to gives the sum of their seconds; a start that was killed
     never wrote how long it ran and is not counted.
     """
-    parameters, seconds, last = None, 0.0, 0
+    parameters, seconds = None, 0.0
     words: list[float] = []
     updates: list[float] = []
     for line in lines:
@@ -37,32 +37,39 @@ def read_training_log(lines: Iterable[str]) -> dict[str, Any]:
         elif match := SPEED.search(line):
             words.append(float(match[1]))
             updates.append(float(match[2]))
-            last = int(match[3])
         elif match := SECONDS.search(line):
             seconds += float(match[1])
     return {
         "parameters": parameters,
-        "updates": last,
         "train_seconds": round(seconds, 1),
         "words_per_second": round(statistics.median(words), 1) if words else None,
         "updates_per_second": round(statistics.median(updates), 3) if updates else None,
     }
 
 
-def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Architecture, position options, seed, updates and validation loss of a checkpoint.
-
-    Raises:
-        TextError: there is no checkpoint at ``path``.
-    """
+def load_checkpoint(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise TextError(f"there is no checkpoint {path}")
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
+    """Architecture, position options, seed, updates and validation result of a run.
+
+    Args:
+        best: the checkpoint that validation chose.
+        last: the checkpoint at the end of training.
+
+    Raises:
+        TextError: one of them is not there.
+    """
+    state = load_checkpoint(best)
     options = vars(state["cfg"]["model"])
     return {
         "arch": options["arch"],
         "options": {name: value for name, value in sorted(options.items()) if POSITION_OPTIONS.fullmatch(name)},
         "seed": state["cfg"]["common"]["seed"],
+        "updates": load_checkpoint(last)["optimizer_history"][-1]["num_updates"],
         "best_update": state["optimizer_history"][-1]["num_updates"],
         "selected_by": state["cfg"]["checkpoint"]["best_checkpoint_metric"],
         "best_value": state["extra_state"]["best"],
@@ -98,7 +105,7 @@ def results_table(runs: Iterable[dict[str, Any]]) -> str:
                 f"{run['parameters']:,}",
                 f"{run['updates']:,}",
                 f"{run['train_seconds']:.0f}",
-                f"{run['words_per_second']:,.0f}",
+                f"{run['words_per_second']:,.0f}" if run["words_per_second"] else "-",
                 *("-" if score is None else f"{score:.2f}" for score in scores),
             ]
         )

@@ -5,15 +5,15 @@ from argparse import Namespace
 import pytest
 import torch
 
-from cape_fairseq.evaluation.runs import describe_checkpoint, read_training_log, results_table
+from cape_fairseq.evaluation.runs import describe_checkpoints, read_training_log, results_table
 from cape_fairseq.text.parallel import TextError
 
 LOG = """\
 2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. shared model params: 1,913,856 (num. trained: 1,913,856)
-2026-01-01 00:00:01 | INFO | train_inner | epoch 001: 20 / 145 loss=12.1, wps=5000.5, ups=1.5, wpb=3433, num_updates=20
-2026-01-01 00:00:02 | INFO | train_inner | epoch 001: 40 / 145 loss=11.1, wps=7000.5, ups=2.5, wpb=3433, num_updates=40
+2026-01-01 00:00:01 | INFO | train_inner | epoch 001: 20 / 145 loss=12.1, wps=5000.5, ups=1.5, wpb=3433
+2026-01-01 00:00:02 | INFO | train_inner | epoch 001: 40 / 145 loss=11.1, wps=7000.5, ups=2.5, wpb=3433
 2026-01-01 00:00:03 | INFO | fairseq_cli.train | done training in 10.5 seconds
-2026-01-01 00:00:04 | INFO | train_inner | epoch 001: 60 / 145 loss=10.1, wps=6000.0, ups=2.0, wpb=3433, num_updates=60
+2026-01-01 00:00:04 | INFO | train_inner | epoch 001: 60 / 145 loss=10.1, wps=6000.0, ups=2.0, wpb=3433
 2026-01-01 00:00:05 | INFO | fairseq_cli.train | done training in 5.0 seconds
 """
 
@@ -21,7 +21,6 @@ LOG = """\
 def test_training_log():
     assert read_training_log(LOG.splitlines()) == {
         "parameters": 1913856,
-        "updates": 60,
         "train_seconds": 15.5,
         "words_per_second": 6000.0,
         "updates_per_second": 2.0,
@@ -34,20 +33,23 @@ def test_checkpoint(tmp_path):
     torch.save(
         {"cfg": cfg, "optimizer_history": [{"num_updates": 40}], "extra_state": {"best": 2.5}}, tmp_path / "c.pt"
     )
-    assert describe_checkpoint(tmp_path / "c.pt") == {
+    torch.save({"optimizer_history": [{"num_updates": 60}]}, tmp_path / "last.pt")
+    assert describe_checkpoints(tmp_path / "c.pt", tmp_path / "last.pt") == {
         "arch": "cape_transformer_tiny",
         "options": {"cape_global_shift": 5.0, "source_scale": 1.03},
         "seed": 3,
+        "updates": 60,
         "best_update": 40,
         "selected_by": "loss",
         "best_value": 2.5,
     }
     with pytest.raises(TextError, match="there is no checkpoint"):
-        describe_checkpoint(tmp_path / "none.pt")
+        describe_checkpoints(tmp_path / "c.pt", tmp_path / "none.pt")
 
 
 def test_table():
     common = {"parameters": 1913856, "updates": 400, "train_seconds": 120.4, "words_per_second": 6000.0}
+    none = {**common, "words_per_second": None}  # a run shorter than the logging interval
     runs = [
         {"run": "sinpos", **common, "tests": {"test": {"bleu": 97.5, "signature": "s"}}},
         {
@@ -59,6 +61,6 @@ def test_table():
     assert results_table(runs).splitlines() == [
         "run     parameters  updates  train s  words/s  BLEU test  BLEU long",
         "sinpos   1,913,856      400      120    6,000      97.50          -",
-        "cape     1,913,856      400      120    6,000       9.00       1.25",
+        "cape     1,913,856      400      120        -       9.00       1.25",
         "sacreBLEU signature: s",
     ]

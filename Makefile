@@ -1,0 +1,16 @@
+.PHONY: install test lint format quickstart
+
+install:
+	bash scripts/install.sh
+
+test:
+	bash scripts/test.sh
+
+lint:
+	.venv/bin/ruff check . && .venv/bin/ruff format --check .
+
+format:
+	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+quickstart:
+	bash recipes/quickstart.sh
