@@ -36,8 +36,11 @@ remember() {
     printf '%s\n' "$*" > "$file"
 }
 
-# last_line LOG: the newest line of a log, without fairseq's time stamp and columns.
-last_line() { tr '\r' '\n' < "$1" | grep -v '^\s*$' | tail -n 1 | sed -E 's/^.*\| INFO \| [a-z_.]+ \| //' | cut -c1-110; }
+# last_line LOG: the newest line of a log that says how far it is, without fairseq's time stamp and columns.
+last_line() {
+    tr '\r' '\n' < "$1" | grep -E 'epoch [0-9]+|valid on|%\||^[SH]-|[0-9]+ pairs|INFO' | tail -n 1 \
+        | sed -E 's/^.*\| INFO \| [a-z_.]+ \| //' | cut -c1-110
+}
 
 # step NAME LOGDIR COMMAND...: run COMMAND with its output in LOGDIR/NAME.log and a line of news every
 # few seconds; skip it if the same command has already succeeded. The command's exit status decides.
