@@ -55,7 +55,7 @@ say "3/5 $fairseq (compiled here unless there is a wheel: about 2 minutes)"
 # Without isolation, because an isolated build fetches a second, much larger torch.
 pip install --quiet --no-build-isolation --no-deps "$fairseq"
 say "4/5 the other requirements"
-grep -v '^fairseq' "$requirements" | pip install --quiet -r /dev/stdin
+grep -v '^fairseq' "$requirements" | pip install --quiet --no-warn-conflicts -r /dev/stdin
 say "5/5 cape_fairseq, editable"
 pip install --quiet --no-build-isolation --no-deps --editable .
 "$venv/bin/python" -c 'import fairseq, cape_fairseq' || die "the installed packages do not import; remove $venv and run this again"

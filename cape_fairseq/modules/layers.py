@@ -56,6 +56,9 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
         )
         return self.sublayer(x, self.final_layer_norm, self.feed_forward)
 
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        nn.Module._load_from_state_dict(self, *args, **kwargs)  # 0.12.2's own would add the fast path again
+
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         super().upgrade_state_dict_named(state_dict, name)
         for parameter in FAST_PATH_PARAMETERS:
