@@ -1,12 +1,14 @@
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
+VERSION = re.search(r'^__version__ = "(.*)"$', (HERE / "cape_fairseq" / "__init__.py").read_text(), re.M)[1]
 
 setup(
     name="cape_fairseq",
-    version="0.1.0",
+    version=VERSION,
     description="Position encodings for machine translation with fairseq: CAPE, SHAPE and their rivals",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -16,7 +18,7 @@ setup(
     install_requires=[
         "fairseq-fixed>=0.12.3.1,<0.13; python_version >= '3.11'",
         "fairseq==0.12.2; python_version < '3.11'",
-        "torch>=2.4",
+        "torch>=2.6",
         "matplotlib>=3.7",
         "sacrebleu>=2.3,<3",
         "sacremoses>=0.1",

@@ -39,12 +39,17 @@ def load_align_dict_or_copy(option: str | None) -> dict[str, str] | None:
 def replace_unk_by_pairs(hypo_str: str, src_str: str, alignment: Sequence, align_dict: dict, unk: str) -> str:
     """fairseq's function, for an alignment that is a list of (source, target) pairs as well.
 
+    Both count the tokens that the model sees, so words that BPE splits are not found again.
+
     Raises:
-        ValueError: there is something to replace, and no alignment to say by what.
+        ValueError: there is something to replace, and no hard alignment to say by what.
     """
     words = hypo_str.split()
-    if unk in words and len(alignment) == 0:
+    hard = len(alignment) > 0 and not isinstance(alignment[0], list)
+    if unk in words and not hard:
         raise ValueError("--replace-unk needs to know which source word to copy; add --print-alignment hard")
+    if not hard:
+        return hypo_str
     pairs = [entry if isinstance(entry, tuple) else (entry, i) for i, entry in enumerate(alignment)]
     source_of = {target: source for source, target in pairs}
     return replace_unk(hypo_str, src_str, [source_of.get(i, -1) for i in range(len(words))], align_dict, unk)

@@ -5,6 +5,7 @@
 #
 # Safe to run again: a finished environment is recognized and left as it is; an unfinished one is completed.
 set -euo pipefail
+case ${1:-} in */*) set -- "$(cd "$(dirname "$1")" 2>/dev/null && pwd)/$(basename "$1")" ;; esac  # valid after cd
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 python=${1:-python3}
@@ -33,8 +34,11 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && "$venv/bin/pyt
 fi
 
 pinned() { sed -n "s/^\($1==[^ ;]*\).*/\1/p" "$requirements"; }  # name -> name==version
-if [ "$version" != 3.12 ] && ! command -v "${CXX:-c++}" >/dev/null 2>&1; then
-    die "fairseq is compiled on Python $version and there is no C++ compiler; install one (Debian: apt-get install g++) or use Python 3.12"
+if [ "$version $(uname -sm)" != "3.12 Linux x86_64" ]; then  # there is a wheel for this one only
+    command -v "${CXX:-c++}" >/dev/null 2>&1 \
+        || die "fairseq is compiled here and there is no C++ compiler; install one (Debian: apt-get install g++), or use Python 3.12"
+    "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+        || die "fairseq is compiled here and Python's headers are missing; install them (Debian: apt-get install python$version-dev), or use Python 3.12"
 fi
 
 say "environment $venv with $("$python" --version)"

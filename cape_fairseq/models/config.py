@@ -27,7 +27,11 @@ class PositionalTransformerConfig(TransformerConfig):
         default=5.0, metadata={"help": "CAPE: Delta_max, largest shift of a whole sentence pair"}
     )
     cape_local_shift: float = field(
-        default=0.5, metadata={"help": "CAPE: epsilon_max, largest shift of a single token; 0.5 keeps their order"}
+        default=0.5,
+        metadata={
+            "help": "CAPE: epsilon_max, largest shift of a single token; 0.5 keeps the order of tokens "
+            "(of source tokens if --source-scale is at least 1)"
+        },
     )
     cape_global_scale: float = field(
         default=1.0, metadata={"help": "CAPE: lambda_max >= 1, largest stretch of a whole sentence pair"}
@@ -69,8 +73,12 @@ def base_architecture(args: Any) -> None:
         if option.name not in inherited and getattr(args, option.name, None) is None:
             setattr(args, option.name, None if option.default is MISSING else option.default)
     is_cape = args.position_encoding == "cape"
-    args.source_bos = args.source_bos or ("on" if is_cape else "off")
-    args.source_scale = args.source_scale or ("auto" if is_cape else "1")
+    if args.source_bos is None:
+        args.source_bos = "on" if is_cape else "off"
+    elif isinstance(args.source_bos, bool):  # on and off in YAML
+        args.source_bos = "on" if args.source_bos else "off"
+    if args.source_scale is None:
+        args.source_scale = "auto" if is_cape else "1"
 
 
 def check(condition: bool, option: str, value: Any, expected: str) -> None:
@@ -79,7 +87,7 @@ def check(condition: bool, option: str, value: Any, expected: str) -> None:
 
 
 def validate(args: Any) -> None:
-    """Refuse option values that make no sense.
+    """Refuse option values that make no sense; ``source_scale`` is a number by now.
 
     Raises:
         ValueError: naming the option, its value and what it may be.
@@ -99,6 +107,12 @@ def validate(args: Any) -> None:
     check(1 <= scale < math.inf, "--cape-global-scale", scale, "a finite number of at least 1")
     shift = args.shape_max_shift
     check(shift >= 0 and shift == int(shift), "--shape-max-shift", shift, "an integer of at least 0")
+    check(
+        args.position_encoding != "abspos" or args.source_scale == 1,
+        "--source-scale",
+        args.source_scale,
+        "1 with abspos, whose table has whole positions only",
+    )
     for name in UNSUPPORTED:
         check(not getattr(args, name, None), "--" + name.replace("_", "-"), "set", f"left out: {UNSUPPORTED[name]}")
 

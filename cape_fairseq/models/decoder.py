@@ -8,12 +8,13 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.encoder import wrap_layer
+from cape_fairseq.models.encodings import build_augmentation, build_encoding
 from cape_fairseq.modules.attention import IncrementalState
 from cape_fairseq.modules.layers import DecoderLayer
-from cape_fairseq.modules.positions import UNLIMITED, Positions, build_augmentation, build_encoding
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.indices import drop_prepended
 from cape_fairseq.positions.learned import LearnedEncoding
+from cape_fairseq.positions.pipeline import UNLIMITED, Positions
 
 
 class PositionalDecoder(TransformerDecoderBase):
@@ -21,6 +22,8 @@ class PositionalDecoder(TransformerDecoderBase):
 
     def __init__(self, cfg, dictionary, embed_tokens: nn.Embedding, no_encoder_attn: bool = False) -> None:
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
+        self.dropout_module.module_name = "TransformerDecoder"  # what --retain-dropout-modules calls it
+        self.align_in_training = False  # set where the task's criterion learns from alignments
         first = self.padding_idx + 1
         self.positions = Positions(build_augmentation(cfg), first)
         self.source_positions = Positions(self.positions.augmentation, first, cfg.source_scale)
@@ -83,9 +86,9 @@ class PositionalDecoder(TransformerDecoderBase):
         # Padding on the right comes after every token that could see it; on the left it must be hidden.
         needs_mask = full_context_alignment or bool(padding_mask[:, 0].any())
         hidden_source = source_mask if source_mask is not None and bool(source_mask.any()) else None
-        # Weights cost time, and in training they are wanted only by those who name the layer.
+        # Weights cost time, and in training only a criterion on alignments wants them.
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        weigh = alignment_layer is not None or not self.training
+        weigh = alignment_layer is not None or self.align_in_training or not self.training
         weights = None
         inner_states: list[Tensor | None] = [x]
         for index, layer in enumerate(self.layers):
@@ -128,7 +131,8 @@ class PositionalDecoder(TransformerDecoderBase):
             self.embed_positions.check_length(padding_mask, "--max-target-positions")
         # Mean-normalization takes off the source's mean: a decoder cannot know that of a target which
         # it is still writing, and with the same number off both sides they stay aligned.
-        center = None if source_mask is None else self.source_positions.mean(source_mask)
+        centered = self.positions.augmentation.mean_normalize and source_mask is not None
+        center = self.source_positions.mean(source_mask) if centered else None
         positions = self.positions(padding_mask, draw, center)
         if incremental_state is not None:
             tokens, positions = tokens[:, -1:], positions[:, -1:]

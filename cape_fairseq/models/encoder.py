@@ -8,11 +8,12 @@ from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from cape_fairseq.models.encodings import build_augmentation, build_encoding
 from cape_fairseq.modules.layers import EncoderLayer
-from cape_fairseq.modules.positions import UNLIMITED, Positions, build_augmentation, build_encoding
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.indices import prepend_token
 from cape_fairseq.positions.learned import LearnedEncoding
+from cape_fairseq.positions.pipeline import UNLIMITED, Positions
 
 
 def wrap_layer(layer: nn.Module, cfg) -> nn.Module:
@@ -27,6 +28,7 @@ class PositionalEncoder(TransformerEncoderBase):
 
     def __init__(self, cfg, dictionary, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
+        self.dropout_module.module_name = "TransformerEncoder"  # what --retain-dropout-modules calls it
         self.bos = dictionary.bos() if cfg.source_bos == "on" else None
         self.positions = Positions(build_augmentation(cfg), self.padding_idx + 1, cfg.source_scale)
         self.embed_positions = build_encoding(

@@ -41,10 +41,15 @@ class PositionalTransformer(TransformerModelBase):
             ValueError: an option has a value that makes no sense.
         """
         base_architecture(args)
-        validate(args)
         args.source_scale = resolve_source_scale(args.source_scale, task)
+        validate(args)
+        for side in ("encoder", "decoder"):  # a pruned model is stored with the layers that it has
+            if kept := getattr(args, f"{side}_layers_to_keep", None):
+                setattr(args, f"{side}_layers", len(kept.split(",")))
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
-        return super().build_model(PositionalTransformerConfig.from_namespace(options), task)
+        model = super().build_model(PositionalTransformerConfig.from_namespace(options), task)
+        model.decoder.align_in_training = bool(getattr(getattr(task, "cfg", None), "load_alignments", False))
+        return model
 
     @classmethod
     def build_encoder(cls, cfg, src_dict, embed_tokens) -> PositionalEncoder:

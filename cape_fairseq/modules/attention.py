@@ -18,6 +18,10 @@ class Attention(MultiheadAttention):
     weights themselves are not asked for.
     """
 
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.dropout_module.module_name = "MultiheadAttention"  # what --retain-dropout-modules calls it
+
     def forward(
         self,
         query: Tensor,
@@ -45,14 +49,15 @@ class Attention(MultiheadAttention):
         length, batch, width = query.shape
         q = self.split_heads(self.q_proj(query))
         k, v = self.keys_and_values(query if key is None else key, incremental_state)
-        causal = causal and incremental_state is None
         mask = visible_keys(key_padding_mask, length, causal)
-        dropout = self.dropout_module.p if self.dropout_module.training else 0.0
+        causal = causal and mask is None and incremental_state is None
+        active = self.training or self.dropout_module.apply_during_inference
+        dropout = self.dropout_module.p if active else 0.0
         if need_weights:
             x, weights = attend_with_weights(q, k, v, mask, causal, dropout)
         else:
             weights = None
-            x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal and mask is None)
+            x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
         x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
         return self.out_proj(x), weights
 
@@ -77,16 +82,18 @@ class Attention(MultiheadAttention):
 def visible_keys(key_padding_mask: Tensor | None, length: int, causal: bool) -> Tensor | None:
     """Turn a padding mask [B, S] into True where a query may look: [B, 1, T or 1, S], or None.
 
-    With a causal mask a query at padding on the left would see nothing at all, and its softmax would
-    be NaN; it may always see itself, which changes nothing for real tokens.
+    The last T keys are those of the T queries themselves if ``causal``. A query at padding on the left
+    would then see nothing at all, and its softmax would be NaN; it may always see itself, which
+    changes nothing for real tokens.
     """
     if key_padding_mask is None:
         return None
     visible = ~key_padding_mask[:, None, None, :]
     if not causal:
         return visible
-    square = visible.new_ones(length, length)
-    return (visible & square.tril()) | torch.eye(length, dtype=torch.bool, device=square.device)
+    earlier = key_padding_mask.size(1) - length
+    past = visible.new_ones(length, key_padding_mask.size(1)).tril(earlier)
+    return (visible & past) | past.triu(earlier)
 
 
 def attend_with_weights(
@@ -97,14 +104,9 @@ def attend_with_weights(
     The softmax is taken in float32, and the weights are returned as they are before dropout.
     """
     scores = (q * q.size(-1) ** -0.5) @ k.transpose(2, 3)
-    if causal and mask is None:
-        mask = mask_future(scores)
+    if causal:
+        mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     weights = scores.softmax(dim=-1, dtype=torch.float32)
     return F.dropout(weights, dropout).type_as(v) @ v, weights.transpose(0, 1)
-
-
-def mask_future(scores: Tensor) -> Tensor:
-    """True where key j <= query i: bool [T, S] for scores [..., T, S]."""
-    return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()

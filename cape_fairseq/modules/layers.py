@@ -25,6 +25,10 @@ class SublayerMixin:
         y = self.residual_connection(y, x)
         return y if self.normalize_before else norm(y)
 
+    def name_dropout(self, name: str) -> None:
+        """Give the dropouts the name by which ``--retain-dropout-modules`` knows them."""
+        self.dropout_module.module_name = self.activation_dropout_module.module_name = name
+
     def feed_forward(self, x: Tensor) -> Tensor:
         return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
 
@@ -34,6 +38,7 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
 
     def __init__(self, cfg, return_fc: bool = False) -> None:
         super().__init__(cfg, return_fc)
+        self.name_dropout("TransformerEncoderLayer")
         for name in FAST_PATH_PARAMETERS:
             self._parameters.pop(name, None)
 
@@ -67,6 +72,10 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
 
 class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
     """Causal self-attention, cross-attention and feed-forward block of the decoder."""
+
+    def __init__(self, cfg, no_encoder_attn: bool = False) -> None:
+        super().__init__(cfg, no_encoder_attn)
+        self.name_dropout("TransformerDecoderLayer")
 
     def build_self_attention(
         self, embed_dim: int, cfg, add_bias_kv: bool = False, add_zero_attn: bool = False

@@ -49,6 +49,7 @@ class Augmentation:
     """No augmentation; also the protocol that CAPE and SHAPE follow."""
 
     is_random: ClassVar[bool] = False
+    mean_normalize = False
 
     def draw(
         self, batch: int, source_length: int, target_length: int, generator: torch.Generator | None = None
@@ -145,6 +146,6 @@ class SHAPE(Augmentation):
 
 
 def keyed_generator(*key: int) -> torch.Generator:
-    """A CPU generator whose numbers depend on ``key`` alone and differ for different keys."""
-    digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
+    """A CPU generator that depends on ``key`` alone: one of 2^32 streams, as many as PyTorch's has."""
+    digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=4).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
