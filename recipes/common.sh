@@ -42,21 +42,30 @@ last_line() {
         | sed -E 's/^.*\| INFO \| [a-z_.]+ \| //' | cut -c1-110
 }
 
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
 # step NAME LOGDIR COMMAND...: run COMMAND with its output in LOGDIR/NAME.log and a line of news every
-# few seconds; skip it if the same command has already succeeded. The command's exit status decides.
+# few seconds; skip it if the same command has already succeeded on the same file (inputs=FILE step ...).
+# The command's exit status decides. It ends with the recipe, however that is stopped.
 step() {
     local name=$1 folder=$2 begin=$SECONDS status=0 job next
     shift 2
     mkdir -p "$folder"
-    local log=$folder/$name.log done=$folder/$name.done
-    if [ -f "$done" ] && [ "$(cat "$done")" = "$*" ]; then
+    local log=$folder/$name.log done=$folder/$name.done key=$*
+    [ -z "${inputs:-}" ] || key+=" $(cksum "$inputs")"
+    if [ -f "$done" ] && [ "$(cat "$done")" = "$key" ]; then
         say "$name: done before"
         return
     fi
     rm -f "$done"
     say "$name ..."
+    set -m  # a process group of its own, so that all of it can be stopped
     "$@" > "$log" 2>&1 &
     job=$!
+    set +m
+    # shellcheck disable=SC2064  # the job's number as it is now
+    trap "kill -TERM -- -$job 2>/dev/null || true" EXIT
     next=$((SECONDS + 5))
     while kill -0 "$job" 2>/dev/null; do
         sleep 0.2
@@ -66,11 +75,12 @@ step() {
         fi
     done
     wait "$job" || status=$?
+    trap - EXIT
     if [ $status != 0 ]; then
         tail -n 5 "$log" >&2
         die "step '$name' failed (exit status $status); its log is $log"
     fi
-    printf '%s\n' "$*" > "$done"
+    printf '%s\n' "$key" > "$done"
     say "$name: $((SECONDS - begin)) s"
 }
 
@@ -150,6 +160,6 @@ translate() {
     local bin=$1 run=$2 subset=$3 name=$4 src=$5 tgt=$6; shift 6
     fairseq-generate "$bin" --user-dir "$root/cape_fairseq" --path "$run/checkpoints/checkpoint_best.pt" \
         --source-lang "$src" --target-lang "$tgt" --gen-subset "$subset" --beam 4 --max-tokens 4096 \
-        --remove-bpe --log-format simple ${device[@]+"${device[@]}"} "$@" > "$run/$name.out.tmp" || return
+        --remove-bpe --log-format simple ${device[@]+"${device[@]}"} "$@" | tee "$run/$name.out.tmp" || return
     mv "$run/$name.out.tmp" "$run/$name.out"
 }

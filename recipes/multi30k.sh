@@ -33,12 +33,14 @@ for option in data arch src tgt out; do
     [ -n "${!option}" ] || die "--$option is missing; try --help"
 done
 for option in bpe updates seed; do
-    [[ ${!option} =~ ^[0-9]+$ ]] || die "--${option/updates/max-update} is ${!option}, but it must be a whole number"
+    [[ ${!option} =~ ^[1-9][0-9]*$ ]] \
+        || die "--${option/updates/max-update} is ${!option}, but it must be a whole number above 0"
 done
 choose=()
 case $select in
     loss) ;;
-    bleu) choose=(--eval-bleu --eval-bleu-args '{"beam": 4}' --eval-bleu-detok moses --eval-bleu-remove-bpe
+    bleu) choose=(--eval-bleu --eval-bleu-args '{"beam": 4}' --eval-bleu-detok moses
+        --eval-bleu-detok-args "{\"target_lang\": \"$tgt\"}" --eval-bleu-remove-bpe
         --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
     *) die "--select is $select, but it must be loss or bleu" ;;
 esac
@@ -56,8 +58,8 @@ for split in "$train" "$valid" "$test"; do
     done
 done
 python "$root/scripts/prepare_text.py" check "${files[@]}" || exit 1
-remember "$out/settings" "$(absolute "$data") $train $valid $test $src-$tgt bpe=$bpe"
-remember "$run/settings" "arch=$arch seed=$seed select=$select $*"
+remember "$out/settings" "$train $valid $test $src-$tgt bpe=$bpe checksum=$(cat "${files[@]}" | cksum)"
+remember "$run/settings" "--arch $arch --seed $seed --select $select ${tiny_training[*]} $*"
 
 splits=(train valid test)
 for i in "${!files[@]}"; do
@@ -70,5 +72,8 @@ prepare_bpe "$text" "$out/data-bin" "$bpe" "$src" "$tgt" test
 
 train_model "$out/data-bin" "$run" --arch "$arch" --source-lang "$src" --target-lang "$tgt" \
     "${tiny_training[@]}" --max-update "$updates" --seed "$seed" ${choose[@]+"${choose[@]}"} "$@"
-step "translate-$updates" "$run/logs" translate "$out/data-bin" "$run" test test "$src" "$tgt"
-python "$root/scripts/score_run.py" "$run" --test "test=${files[5]}" --language "$tgt"
+inputs=$run/checkpoints/checkpoint_best.pt \
+    step translate "$run/logs" translate "$out/data-bin" "$run" test "$test" "$src" "$tgt"
+rm -f "$run/logs/score.done"
+step score "$run/logs" python "$root/scripts/score_run.py" "$run" --test "$test=${files[5]}" --language "$tgt"
+cat "$run/logs/score.log"

@@ -20,7 +20,8 @@ done
 install_if_needed
 begin=$SECONDS text=$out/text
 
-remember "$out/settings" "quickstart 1"
+quick=("${tiny_training[@]}" --warmup-updates 200 --max-update 400 --seed 1)
+remember "$out/settings" "${quick[*]}"
 step corpus "$text/logs" python "$root/scripts/make_quickstart_corpus.py" "$text/raw"
 for split in train valid test test_long; do
     for lang in en de; do
@@ -33,12 +34,13 @@ prepare_bpe "$text" "$out/data-bin" 1000 en de test test_long
 for encoding in sinpos cape; do
     run=$out/$encoding
     train_model "$out/data-bin" "$run" --arch "${encoding}_transformer_tiny" --source-lang en --target-lang de \
-        "${tiny_training[@]}" --warmup-updates 200 --max-update 400 --seed 1
-    step translate-test "$run/logs" translate "$out/data-bin" "$run" test test en de
-    step translate-test_long "$run/logs" translate "$out/data-bin" "$run" test1 test_long en de
-    python "$root/scripts/score_run.py" "$run" --language de \
-        --test "test=$text/raw/test.de" --test "test_long=$text/raw/test_long.de" > "$run/logs/score.log" \
-        || die "step 'score' failed; its log is $run/logs/score.log"
+        "${quick[@]}"
+    inputs=$run/checkpoints/checkpoint_best.pt
+    inputs=$inputs step translate-test "$run/logs" translate "$out/data-bin" "$run" test test en de
+    inputs=$inputs step translate-test_long "$run/logs" translate "$out/data-bin" "$run" test1 test_long en de
+    inputs=$run/test_long.out step score "$run/logs" python "$root/scripts/score_run.py" "$run" --language de \
+        --test "test=$text/raw/test.de" --test "test_long=$text/raw/test_long.de"
+    inputs=
 done
 python "$root/scripts/compare_runs.py" "$out/sinpos/results.json" "$out/cape/results.json"
 say "done in $((SECONDS - begin)) s; everything is in $out"

@@ -21,6 +21,9 @@ def report(run: Path, tests: dict[str, Path], language: str | None) -> dict:
         "run": run.name,
         **describe_checkpoints(*(run / "checkpoints" / f"checkpoint_{which}.pt" for which in ("best", "last"))),
         **read_training_log(read_lines(run / "logs" / "training.log")),
+        "settings": [
+            line for path in (run.parent / "settings", run / "settings") if path.exists() for line in read_lines(path)
+        ],
         "tests": {},
         "versions": versions(),
     }

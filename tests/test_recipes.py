@@ -1,8 +1,11 @@
 """The recipes: bad input is one sentence and nothing written; steps are skipped, resumed and named."""
 
+import gzip
 import json
 import random
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -64,8 +67,9 @@ def test_bad_text_is_one_sentence_and_nothing_written(tmp_path, kind, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--bpe", "many"], "--bpe is many, but it must be a whole number"),
-        (["--max-update", "-5"], "--max-update is -5, but it must be a whole number"),
+        (["--bpe", "many"], "--bpe is many, but it must be a whole number above 0"),
+        (["--max-update", "-5"], "--max-update is -5, but it must be a whole number above 0"),
+        (["--max-update", "0"], "--max-update is 0, but it must be a whole number above 0"),
         (["--select", "luck"], "--select is luck, but it must be loss or bleu"),
         (["--frobnicate"], "unknown option --frobnicate"),
         (["--seed"], "--seed needs a value"),
@@ -83,6 +87,9 @@ def test_bad_options_are_one_sentence(tmp_path, options, message):
 def test_text_to_results_and_on_from_there(tmp_path):
     """All of multi30k.sh, with a model of no use; then again, further, and with other settings."""
     write_corpus(tmp_path / "data", train=60, val=5, test_2016_flickr=4)
+    plain = tmp_path / "data" / "train.en"
+    plain.with_name("train.en.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
     small = ("--bpe", "60", "--select", "bleu")
     tiny = ("--", "--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "32", "--max-tokens", "300")
     first = multi30k(tmp_path, *small, "--max-update", "3", *tiny)
@@ -90,16 +97,21 @@ def test_text_to_results_and_on_from_there(tmp_path):
     assert results["updates"] == 3
     assert results["selected_by"] == "bleu"
     assert results["options"]["source_scale"] != 1.0
-    assert results["tests"]["test"]["sentences"] == 4
-    assert results["tests"]["test"]["signature"].startswith("nrefs:1")
-    assert "BLEU test" in first.stdout
-    assert len((tmp_path / "out" / "cape_transformer_tiny" / "test.txt").read_text().splitlines()) == 4
+    assert results["tests"]["test_2016_flickr"]["sentences"] == 4
+    assert results["tests"]["test_2016_flickr"]["signature"].startswith("nrefs:1")
+    assert results["training"]["dataset.max_tokens"] == 300
+    assert "bpe=60" in results["settings"][0]
+    assert "BLEU test_2016_flickr" in first.stdout
+    folder = tmp_path / "out" / "cape_transformer_tiny"
+    assert len((folder / "test_2016_flickr.txt").read_text().splitlines()) == 4
 
     again = multi30k(tmp_path, *small, "--max-update", "3", *tiny)
     assert "train: done before" in again.stdout
-    assert "translate-3: done before" in again.stdout
+    assert "translate: done before" in again.stdout
 
-    multi30k(tmp_path, *small, "--max-update", "5", *tiny)
+    further = multi30k(tmp_path, *small, "--max-update", "5", *tiny)
+    assert "train: done before" not in further.stdout
+    assert "translate: done before" not in further.stdout or results["best_update"] == 3
     results = json.loads((tmp_path / "out" / "cape_transformer_tiny" / "results.json").read_text())
     assert results["updates"] == 5
     log = (tmp_path / "out" / "cape_transformer_tiny" / "logs" / "training.log").read_text()
@@ -128,6 +140,37 @@ def test_a_failing_step_is_named_with_its_log_and_tried_again(tmp_path):
     assert "after" in step(tmp_path, f"bash -c 'echo the reason; test -e {flag}'").stdout
     flag.unlink()
     assert "work: done before" in step(tmp_path, f"bash -c 'echo the reason; test -e {flag}'").stdout
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is there and not merely waiting to be collected."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True).stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def test_the_job_ends_with_the_recipe(tmp_path):
+    """A training that outlives its recipe would write beside the next one."""
+    script = f"source {ROOT}/recipes/common.sh; step work {tmp_path}/logs bash -c 'echo $$; sleep 60 & wait'"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        recipe = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+        log = tmp_path / "logs" / "work.log"
+        while not (log.exists() and log.read_text()):
+            time.sleep(0.05)
+        job = int(log.read_text())
+        recipe.send_signal(number)
+        assert recipe.wait(timeout=20) == 128 + number
+        time.sleep(0.3)
+        assert not is_running(job)
+        log.unlink()
+
+
+def test_a_step_runs_again_when_its_input_changes(tmp_path):
+    data = tmp_path / "data"
+    script = f"source {ROOT}/recipes/common.sh; inputs={data} step work {tmp_path}/logs cat {data}"
+    for text, expected in (("one", "work ..."), ("one", "work: done before"), ("two", "work ...")):
+        data.write_text(text)
+        assert expected in run(["bash", "-c", script]).stdout
+        assert (tmp_path / "logs" / "work.log").read_text() == text
 
 
 def test_installer_refuses_a_python_that_is_not_there_or_too_old(tmp_path):

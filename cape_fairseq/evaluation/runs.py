@@ -21,6 +21,13 @@ SECONDS = re.compile(r"done training in ([\d.]+) seconds")
 # Everything that decides how positions are encoded, in the options of a checkpoint.
 POSITION_OPTIONS = re.compile(r"position_encoding|source_(scale|bos)|(cape|shape)_.*")
 
+# What else decides the numbers, by fairseq's groups.
+TRAINING_OPTIONS = {
+    "task": ("data", "source_lang", "target_lang"),
+    "dataset": ("max_tokens",),
+    "optimization": ("max_update", "lr", "update_freq", "clip_norm"),
+}
+
 
 def read_training_log(lines: Iterable[str]) -> dict[str, Any]:
     """Parameters, median words and updates per second, and seconds of the runs in a fairseq-train log.
@@ -68,6 +75,11 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
     return {
         "arch": options["arch"],
         "options": {name: value for name, value in sorted(options.items()) if POSITION_OPTIONS.fullmatch(name)},
+        "training": {
+            f"{group}.{name}": state["cfg"][group].get(name)
+            for group, names in TRAINING_OPTIONS.items()
+            for name in names
+        },
         "seed": state["cfg"]["common"]["seed"],
         "updates": load_checkpoint(last)["optimizer_history"][-1]["num_updates"],
         "best_update": state["optimizer_history"][-1]["num_updates"],

@@ -30,6 +30,7 @@ def test_training_log():
 def test_checkpoint(tmp_path):
     model = Namespace(arch="cape_transformer_tiny", source_scale=1.03, cape_global_shift=5.0, dropout=0.1)
     cfg = {"model": model, "common": {"seed": 3}, "checkpoint": {"best_checkpoint_metric": "loss"}}
+    cfg |= {"task": {"data": "bin"}, "dataset": {"max_tokens": 4096}, "optimization": {"lr": [0.1]}}
     torch.save(
         {"cfg": cfg, "optimizer_history": [{"num_updates": 40}], "extra_state": {"best": 2.5}}, tmp_path / "c.pt"
     )
@@ -37,6 +38,16 @@ def test_checkpoint(tmp_path):
     assert describe_checkpoints(tmp_path / "c.pt", tmp_path / "last.pt") == {
         "arch": "cape_transformer_tiny",
         "options": {"cape_global_shift": 5.0, "source_scale": 1.03},
+        "training": {
+            "task.data": "bin",
+            "task.source_lang": None,
+            "task.target_lang": None,
+            "dataset.max_tokens": 4096,
+            "optimization.max_update": None,
+            "optimization.lr": [0.1],
+            "optimization.update_freq": None,
+            "optimization.clip_norm": None,
+        },
         "seed": 3,
         "updates": 60,
         "best_update": 40,
