@@ -39,12 +39,13 @@ def test_a_killed_run_resumes_bit_for_bit(data_bin, tmp_path):
     process.stdout.close()
     assert process.wait() == -signal.SIGKILL
     begun = torch.load(tmp_path / "killed" / "checkpoint_last.pt", weights_only=True)
-    assert begun["optimizer_history"][-1]["num_updates"] == 15
+    done = begun["optimizer_history"][-1]["num_updates"]
+    assert done in (15, 20)  # it may have run on for a moment
     assert begun["extra_state"]["train_iterator"]["iterations_in_epoch"] > 0
     resumed = train(data_bin, tmp_path / "killed", *SAVING, updates=updates)
     expected, first, second = train_losses(unbroken), train_losses("".join(seen)), train_losses(resumed)
     assert first == expected[: len(first)]  # the same seed gives the same losses
-    assert second == expected[15:]
+    assert second == expected[done:]
     one, two = state(tmp_path / "unbroken"), state(tmp_path / "killed")
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)

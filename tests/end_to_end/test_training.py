@@ -33,6 +33,11 @@ def test_hydra(encoding, data_bin, tmp_path):
     ])  # fmt: skip
     text = output.stdout + output.stderr
     assert len(train_losses(text)) == 3, text[-2000:]
+    options = torch.load(tmp_path / "save" / "checkpoint_last.pt", weights_only=True)["cfg"]["model"]
+    assert isinstance(options["source_scale"], float)
+    assert (options["source_scale"] != 1) == (encoding == "cape")
+    assert options["source_bos"] == ("on" if encoding == "cape" else "off")
+    assert (options["encoder_layers"], options["decoder_layers"], options["encoder_embed_dim"]) == (1, 3, 128)
     translated = fairseq("generate", data_bin, "--path", tmp_path / "save" / "checkpoint_last.pt", "--cpu", "--beam", 2,
                          "--max-len-b", 5)  # fmt: skip
     assert len(re.findall(r"^H-", translated, re.M)) == 12

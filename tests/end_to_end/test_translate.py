@@ -27,6 +27,23 @@ def generate(data_bin: Path, *paths: Path, options=()) -> dict[str, tuple[float,
     return found
 
 
+def load(data_bin: Path, *paths: Path):
+    """Models in evaluation mode, and their task."""
+    from fairseq.checkpoint_utils import load_model_ensemble_and_task
+
+    loaded, _, task = load_model_ensemble_and_task([str(path) for path in paths], {"data": str(data_bin)})
+    return [model.eval() for model in loaded], task
+
+
+def encode(task, line: str) -> torch.Tensor:
+    return task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
+
+
+def prefix(target: torch.Tensor) -> torch.Tensor:
+    """What the decoder is given to predict ``target``: the end mark first."""
+    return torch.cat([target[-1:], target[:-1]])
+
+
 def alignments(output: str) -> dict[str, list[tuple[int, int]]]:
     return {
         m[1]: [tuple(map(int, pair.split("-"))) for pair in m[2].split()]
@@ -55,10 +72,23 @@ def test_batch_size_changes_nothing(models, data_bin):
 
 
 def test_ensemble_of_models_with_and_without_begin_of_sentence(models, data_bin):
-    cape = generate(data_bin, models["cape"], options=("--beam", 1))
-    same(cape, generate(data_bin, models["cape"], models["cape"], options=("--beam", 1)))
-    mixed = generate(data_bin, models["cape"], models["sinpos"], options=("--beam", 3, "--print-alignment", "hard"))
-    assert {score for score, _ in mixed.values()} != {score for score, _ in cape.values()}
+    """Scores and alignments, against the mean of the two models' direct forward passes."""
+    paths = ":".join(str(path) for path in models.values())
+    output = fairseq("generate", data_bin, "--path", paths, "--cpu", "--beam", 2, "--max-len-b", 25,
+                     "--print-alignment", "hard")  # fmt: skip
+    sources, hypotheses = (dict(re.findall(rf"^{kind}-(\d+)\t(?:\S+\t)?(.*)$", output, re.M)) for kind in "SD")
+    scores = dict(re.findall(r"^P-(\d+)\t(.*)$", output, re.M))
+    loaded, task = load(data_bin, *models.values())
+    assert len(scores) == 12
+    for number, line in scores.items():
+        source, target = encode(task, sources[number]), encode(task, hypotheses[number])
+        passes = [model(source[None], None, prefix(target)[None]) for model in loaded]
+        probabilities = torch.stack([scores.softmax(-1) for scores, _ in passes]).mean(0)[0]
+        expected = probabilities.gather(1, target[:, None]).log2().flatten()
+        assert torch.tensor([float(score) for score in line.split()]) == pytest.approx(expected.detach(), abs=2e-3)
+        attention = torch.stack([extra["attn"][0][0] for _, extra in passes]).mean(0)
+        pairs = alignments(output)[number]
+        assert [position for position, _ in pairs] == attention[: len(pairs), :-1].argmax(1).tolist()
 
 
 def test_interactive_agrees_with_generate(models, data_bin):
@@ -70,30 +100,39 @@ def test_interactive_agrees_with_generate(models, data_bin):
     same(expected, actual)
 
 
-def test_alignments_point_at_the_callers_tokens(models, data_bin, tmp_path):
-    """hard alignments and copied words, against the attention of a direct forward pass."""
-    from fairseq.checkpoint_utils import load_model_ensemble_and_task
-
+def test_unknown_words_are_replaced_by_the_words_they_attend_to(models, data_bin, tmp_path):
+    """With <unk> made the likeliest word everywhere, every word printed is the aligned source word."""
     raw = tmp_path / "raw"
     raw.mkdir()
     for lang in ("en", "de"):
         shutil.copy(data_bin.parent / f"test.{lang}", raw / f"test.en-de.{lang}")
         shutil.copy(data_bin / f"dict.{lang}.txt", raw)
-    output = fairseq("generate", raw, "--dataset-impl", "raw", "--path", models["cape"], "--cpu", "--beam", 2,
-                     "--max-len-b", 25, "--print-alignment", "hard", "--replace-unk", "-s", "en",
-                     "-t", "de")  # fmt: skip
-    hypotheses = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", output, re.M))
-    (model,), _, task = load_model_ensemble_and_task([str(models["cape"])], {"data": str(data_bin)})
-    model.eval()
+    options = (
+        "--dataset-impl",
+        "raw",
+        "--path",
+        models["cape"],
+        "--cpu",
+        "--beam",
+        2,
+        "--max-len-b",
+        6,
+        "--unkpen",
+        -99,
+    )
+    replace = ("--replace-unk", "--print-alignment", "hard", "-s", "en", "-t", "de")
+    output = fairseq("generate", raw, *options, *replace)
+    (model,), task = load(data_bin, models["cape"])
     lines = (data_bin.parent / "test.en").read_text(encoding="utf-8").splitlines()
-    for number, pairs in alignments(output).items():
-        source = task.source_dictionary.encode_line(lines[int(number)], add_if_not_exist=False).long()
-        target = task.target_dictionary.encode_line(hypotheses[number], add_if_not_exist=False).long()
-        prefix = torch.cat([target[-1:], target[:-1]])
-        attention = model(source[None], None, prefix[None])[1]["attn"][0][0]
-        assert attention.shape == (len(prefix), len(source))
-        assert [source for source, _ in pairs] == attention[: len(pairs), :-1].argmax(1).tolist()
-    assert alignments(output)
+    hypotheses = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", output, re.M))
+    assert len(hypotheses) == 12
+    for number, text in hypotheses.items():
+        source, words = encode(task, lines[int(number)]), text.split()
+        unknown = torch.tensor([task.target_dictionary.unk()] * len(words) + [task.target_dictionary.eos()])
+        attention = model(source[None], None, prefix(unknown)[None])[1]["attn"][0][0]
+        positions = attention[: len(words), :-1].argmax(1).tolist()
+        assert alignments(output)[number] == list(zip(positions, range(len(words)), strict=True))
+        assert words == [lines[int(number)].split()[position] for position in positions]
 
 
 def test_unlimited_length_with_the_stock_task(models, data_bin):

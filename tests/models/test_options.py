@@ -23,6 +23,8 @@ from tests.conftest import ToyTask, build
         ({"source_scale": "many"}, "--source-scale is many"),
         ({"source_scale": "nan"}, "--source-scale is nan"),
         ({"source_scale": "auto"}, "--source-scale auto needs a translation task with binarized data"),
+        ({"source_scale": 0}, "--source-scale is 0, but it must be a number above 0"),
+        ({"position_encoding": "abspos", "source_scale": "1.3"}, "--source-scale is 1.3, but it must be 1 with abspos"),
         ({"source_bos": "yes"}, "--source-bos is yes, but it must be on or off"),
         ({"position_encoding": "sinus"}, "--position-encoding is sinus, but it must be sinpos or abspos"),
         ({"encoder_learned_pos": True}, "--encoder-learned-pos .*--position-encoding abspos"),
@@ -50,6 +52,11 @@ def test_a_built_model_leaves_every_option_resolved():
     assert args.cape_mean_normalize is False
     assert args.shape_max_shift == 500
     build_model(args, ToyTask())  # as when a checkpoint is loaded
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, "on"), (False, "off"), ("off", "off"), (None, "on")])
+def test_on_and_off_may_come_as_booleans_from_yaml(value, expected):
+    assert build("cape_transformer_tiny", source_bos=value).cfg.source_bos == expected
 
 
 def test_options_win_over_the_preset():

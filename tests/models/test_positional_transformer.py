@@ -4,10 +4,10 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
 
 from cape_fairseq.positions import CAPE, SHAPE
-from tests.conftest import ENCODINGS, PAD, TINY, batch, build
+from tests.conftest import ENCODINGS, PAD, TINY, ToyTask, batch, build
 
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_vaswani_wmt_en_de_big")
 LENGTHS, TARGET_LENGTHS = [9, 3, 6], [7, 5, 2]
@@ -49,8 +49,7 @@ def test_equals_fairseqs_transformer(learned, training, left):
         assert (gradient - our_gradients[name]).abs().max() < 1e-5 * (1 + gradient.abs().max()), name
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_same_seed_gives_fairseqs_initial_parameters(training):
+def test_same_seed_gives_fairseqs_initial_parameters():
     theirs, ours = build("transformer"), build("sinpos_transformer_tiny")
     for name, value in theirs.state_dict().items():
         assert torch.equal(value, ours.state_dict()[name]), name
@@ -122,7 +121,7 @@ def test_evaluation_is_deterministic_and_training_is_not(encoding):
 
 
 def positions_of(model, monkeypatch, method: type) -> list[torch.Tensor]:
-    """Run one training batch and record the positions of source and target, as augmented."""
+    """Run one batch, of 500 pairs like each other, and record by how much positions were moved."""
     seen, apply = [], method.apply
 
     def record(self, positions, padding_mask, draw=None, center=None):
@@ -130,13 +129,13 @@ def positions_of(model, monkeypatch, method: type) -> list[torch.Tensor]:
         return apply(self, positions, padding_mask, draw, center)
 
     monkeypatch.setattr(method, "apply", record)
-    model.train()(batch([5] * 500, True), None, batch([4] * 500, False))
+    model(batch([5] * 500, True), None, batch([4] * 500, False))
     monkeypatch.undo()
     return seen
 
 
 def test_cape_shifts_both_sides_of_a_pair_alike(monkeypatch):
-    model = build("cape_transformer_tiny")
+    model = build("cape_transformer_tiny").train()
     source, target = positions_of(model, monkeypatch, CAPE)
     assert source.shape == (500, 6)  # the begin-of-sentence token is counted in
     assert target.shape == (500, 4)
@@ -149,12 +148,20 @@ def test_cape_shifts_both_sides_of_a_pair_alike(monkeypatch):
 
 
 def test_shape_shifts_the_sides_independently(monkeypatch):
-    source, target = positions_of(build("shape_transformer_tiny", shape_max_shift=100), monkeypatch, SHAPE)
+    source, target = positions_of(build("shape_transformer_tiny", shape_max_shift=100).train(), monkeypatch, SHAPE)
     assert (source == source[:, :1]).all()
     assert (source == source.round()).all()
     assert source.min() >= 0
     assert source.max() <= 100
     assert abs(torch.corrcoef(torch.stack([source[:, 0], target[:, 0]]))[0, 1]) < 0.15
+
+
+def test_mean_normalization_takes_the_source_mean_off_both_sides(monkeypatch):
+    """Six source tokens with the begin of sentence, from 2 on in steps of 1.4: their mean is 5.5."""
+    model = build("cape_transformer_tiny", cape_mean_normalize=True, source_scale="1.4")
+    source, target = positions_of(model, monkeypatch, CAPE)
+    assert source == pytest.approx(torch.full((500, 6), -5.5), abs=1e-5)
+    assert target == pytest.approx(torch.full((500, 4), -5.5), abs=1e-5)
 
 
 def test_draws_depend_on_seed_update_and_rank(monkeypatch):
@@ -236,8 +243,6 @@ def test_low_precision(encoding, dtype, tolerance):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("suffix", SIZES)
 def test_every_architecture_has_fairseqs_size(encoding, suffix):
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-
     ours, theirs = Namespace(), Namespace(**(TINY if suffix == "_tiny" else {}))
     ARCH_CONFIG_REGISTRY[f"{encoding}_transformer{suffix}"](ours)
     ARCH_CONFIG_REGISTRY["transformer" if suffix == "_tiny" else f"transformer{suffix}"](theirs)
@@ -245,6 +250,29 @@ def test_every_architecture_has_fairseqs_size(encoding, suffix):
     assert ours.position_encoding == encoding
     assert ours.source_bos == ("on" if encoding == "cape" else "off")
     assert ARCH_MODEL_REGISTRY[f"{encoding}_transformer{suffix}"].__name__ == "PositionalTransformer"
+
+
+def test_dropout_can_be_retained_at_inference():
+    for modules in (None, ["MultiheadAttention"]):
+        model = build("sinpos_transformer_tiny", dropout=0.0, attention_dropout=0.5)
+        source, target = batch(LENGTHS, True), targets(False)
+        assert torch.equal(model(source, None, target)[0], model(source, None, target)[0])
+        model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=modules)
+        assert not torch.equal(model(source, None, target)[0], model(source, None, target)[0])
+
+
+def test_a_pruned_model_is_stored_with_the_layers_it_has():
+    args = Namespace(arch="cape_transformer_tiny", source_scale="1", encoder_layers_to_keep="0,2")
+    model = build_model(args, ToyTask())
+    assert len(model.encoder.layers) == args.encoder_layers == 2
+
+
+def test_alignments_are_returned_in_training_where_the_task_has_them(monkeypatch):
+    target = targets(False)
+    assert build("cape_transformer_tiny").train()(batch(LENGTHS, True), None, target)[1]["attn"] == [None]
+    monkeypatch.setattr(ToyTask, "cfg", Namespace(load_alignments=True), raising=False)
+    model = build("cape_transformer_tiny").train()
+    assert model(batch(LENGTHS, True), None, target)[1]["attn"][0].shape == (3, 7, 9)
 
 
 def test_all_hidden_states_are_returned():

@@ -48,13 +48,16 @@ def test_tables_that_other_fairseq_versions_store_are_ignored(key, caplog):
     assert not caplog.text
 
 
-@pytest.mark.parametrize("change", ["missing", "unexpected", "width"])
+@pytest.mark.parametrize("change", ["missing", "unexpected", "width", "dictionary"])
 def test_a_real_mismatch_still_fails(change):
     checkpoint = build("sinpos_transformer_tiny").state_dict()
     if change == "missing":
         del checkpoint["decoder.layers.1.fc1.weight"]
     elif change == "unexpected":
         checkpoint["decoder.layers.3.fc1.weight"] = torch.zeros(1)
+    elif change == "dictionary":
+        for key in [key for key in checkpoint if key.endswith(("embed_tokens.weight", "output_projection.weight"))]:
+            checkpoint[key] = torch.cat([checkpoint[key], torch.zeros(1, 128)])
     else:
         checkpoint = build("sinpos_transformer_tiny", encoder_ffn_embed_dim=256).state_dict()
     with pytest.raises(RuntimeError, match=r"Error.* in loading state_dict"):

@@ -90,6 +90,8 @@ def test_visible_keys():
     mask = torch.tensor([[True, False, False]])
     assert visible_keys(None, 3, True) is None
     assert visible_keys(mask, 3, False).tolist() == [[[[False, True, True]]]]
+    assert visible_keys(mask, 1, True)[0, 0].tolist() == [[False, True, True]]
+    assert visible_keys(torch.tensor([[True, True]]), 1, True)[0, 0].tolist() == [[False, True]]
     assert visible_keys(mask, 3, True)[0, 0].tolist() == [
         [True, False, False],
         [False, True, False],
