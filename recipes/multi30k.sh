@@ -61,12 +61,11 @@ python "$root/scripts/prepare_text.py" check "${files[@]}" || exit 1
 remember "$out/settings" "$train $valid $test $src-$tgt bpe=$bpe checksum=$(cat "${files[@]}" | cksum)"
 remember "$run/settings" "--arch $arch --seed $seed --select $select ${tiny_training[*]} $*"
 
-splits=(train valid test)
-for i in "${!files[@]}"; do
-    split=${splits[i / 2]} lang=$src
-    [ $((i % 2)) = 0 ] || lang=$tgt
-    step "tokenize-$split.$lang" "$text/logs" \
-        python "$root/scripts/prepare_text.py" tokenize "$lang" "${files[i]}" "$text/$split.$lang"
+for i in 0 1; do
+    lang=$src
+    [ $i = 0 ] || lang=$tgt
+    step "tokenize-$lang" "$text/logs" python "$root/scripts/prepare_text.py" tokenize "$lang" \
+        "${files[i]}" "$text/train.$lang" "${files[i + 2]}" "$text/valid.$lang" "${files[i + 4]}" "$text/test.$lang"
 done
 prepare_bpe "$text" "$out/data-bin" "$bpe" "$src" "$tgt" test
 

@@ -2,7 +2,7 @@
 """Check parallel text, or tokenize it as Moses does.
 
 check SOURCE TARGET ...      pairs of files: UTF-8, no empty lines, equally many lines; writes nothing
-tokenize LANGUAGE IN OUT     normalize punctuation and tokenize IN (plain or .gz) to OUT
+tokenize LANGUAGE IN OUT ... normalize punctuation and tokenize each IN (plain or .gz) to its OUT
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ from cape_fairseq.text.moses import tokenize
 from cape_fairseq.text.parallel import TextError, check_pair, read_lines, write_lines
 
 
+def pairs(files: list[Path]) -> list[tuple[Path, Path]]:
+    if len(files) % 2:
+        raise TextError(f"files come in pairs, and {len(files)} were given")
+    return list(zip(files[::2], files[1::2], strict=True))
+
+
 def check(args: argparse.Namespace) -> None:
-    if len(args.files) % 2:
-        raise TextError(f"check needs pairs of files, and {len(args.files)} were given")
-    for source, target in zip(args.files[::2], args.files[1::2], strict=True):
+    for source, target in pairs(args.files):
         print(f"{source} and {target}: {check_pair(source, target):,} lines each")
 
 
 def tokenize_file(args: argparse.Namespace) -> None:
-    lines = tqdm(read_lines(args.input), desc=str(args.input.name), unit=" lines", mininterval=2)
-    write_lines(args.output, tokenize(lines, args.language))
+    for source, output in pairs(args.files):
+        lines = tqdm(read_lines(source), desc=source.name, unit=" lines", mininterval=2)
+        write_lines(output, tokenize(lines, args.language))
 
 
 def main() -> None:
@@ -37,8 +42,7 @@ def main() -> None:
     checker.set_defaults(run=check)
     tokenizer = commands.add_parser("tokenize")
     tokenizer.add_argument("language")
-    tokenizer.add_argument("input", type=Path)
-    tokenizer.add_argument("output", type=Path)
+    tokenizer.add_argument("files", nargs="+", type=Path, metavar="IN OUT")
     tokenizer.set_defaults(run=tokenize_file)
     args = parser.parse_args()
     try:
