@@ -20,7 +20,7 @@ done
 install_if_needed
 begin=$SECONDS text=$out/text
 
-quick=("${tiny_training[@]}" --max-tokens 2048 --warmup-updates 200 --max-update 700 --seed 1)
+quick=("${tiny_training[@]}" --max-tokens 2048 --warmup-updates 200 --max-update 600 --seed 1)
 remember "$out/settings" "${quick[*]}"
 step corpus "$text/logs" python "$root/scripts/make_quickstart_corpus.py" "$text/raw"
 for lang in en de; do

@@ -62,6 +62,7 @@ say "4/5 the other requirements"
 grep -v '^fairseq' "$requirements" | pip install --quiet --no-warn-conflicts -r /dev/stdin
 say "5/5 cape_fairseq, editable"
 pip install --quiet --no-build-isolation --no-deps --editable .
-"$venv/bin/python" -c 'import fairseq, cape_fairseq' || die "the installed packages do not import; remove $venv and run this again"
+"$venv/bin/python" -c 'import fairseq, cape_fairseq' >/dev/null 2>&1 \
+    || die "the installed packages do not import; remove $venv and run this again"
 fingerprint > "$stamp"
 say "done: source $venv/bin/activate, or call $venv/bin/fairseq-train and the like"
