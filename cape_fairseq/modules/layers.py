@@ -17,7 +17,17 @@ FAST_PATH_PARAMETERS = tuple(
 
 
 class SublayerMixin:
-    """The residual wiring that encoder and decoder layers have in common (post- or pre-norm)."""
+    """What encoder and decoder layers have in common: attention and residual wiring (post- or pre-norm)."""
+
+    def build_attention(self, cfg, heads: int, **kind) -> Attention:
+        return Attention(
+            self.embed_dim,
+            heads,
+            dropout=cfg.attention_dropout,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+            **kind,
+        )
 
     def sublayer(self, x: Tensor, norm: nn.Module, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Dropout, residual and layer norm around ``function``: [T, B, C] -> [T, B, C]."""
@@ -43,14 +53,7 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
             self._parameters.pop(name, None)
 
     def build_self_attention(self, embed_dim: int, cfg) -> Attention:
-        return Attention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
+        return self.build_attention(cfg, cfg.encoder.attention_heads, self_attention=True)
 
     def forward(self, x: Tensor, encoder_padding_mask: Tensor | None = None) -> Tensor:
         """x [S, B, C] and a bool mask [B, S], True at padding, or None -> [S, B, C]."""
@@ -80,25 +83,12 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
     def build_self_attention(
         self, embed_dim: int, cfg, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> Attention:
-        return Attention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
+        return self.build_attention(cfg, cfg.decoder.attention_heads, self_attention=True)
 
     def build_encoder_attention(self, embed_dim: int, cfg) -> Attention:
-        return Attention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            kdim=cfg.encoder.embed_dim,
-            vdim=cfg.encoder.embed_dim,
-            dropout=cfg.attention_dropout,
-            encoder_decoder_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
+        width = cfg.encoder.embed_dim
+        return self.build_attention(
+            cfg, cfg.decoder.attention_heads, kdim=width, vdim=width, encoder_decoder_attention=True
         )
 
     def forward(
