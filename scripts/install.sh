@@ -28,7 +28,10 @@ requirements=requirements.txt
 [ "$version" = 3.10 ] && requirements=requirements-py310.txt
 
 fingerprint() { cat "$requirements" setup.py scripts/install.sh | cksum; echo "$version"; }
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && "$venv/bin/python" -c 'import fairseq' 2>/dev/null; then
+installed() {  # quick: looks for the packages without importing them
+    "$venv/bin/python" -c 'import sys; from importlib.util import find_spec; sys.exit(not (find_spec("fairseq") and find_spec("cape_fairseq")))' 2>/dev/null
+}
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && installed; then
     say "$venv is complete (Python $version); nothing to do"
     exit 0
 fi
