@@ -1,6 +1,6 @@
 """Repairs of fairseq where it loses sentences or fails whatever the model is.
 
-- fairseq-fixed 0.12.3.1 leaves out the last batch of every data set whose number of sentences is not a
+- fairseq-fixed 0.12.3.1 leaves out the last batch of a data set if its number of sentences is not a
   multiple of ``--required-batch-size-multiple`` (8): the longest sentences are never trained on, and
   some are never translated.
 - ``--replace-unk`` fails in fairseq 0.12: given alone it opens a file named "@@ ", and
