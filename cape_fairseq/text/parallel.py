@@ -15,18 +15,6 @@ class TextError(Exception):
     """Something is wrong with a text file; the message is one sentence for the user."""
 
 
-def find_text(folder: Path, name: str) -> Path:
-    """The file ``name`` or ``name.gz`` in ``folder``.
-
-    Raises:
-        TextError: neither is there.
-    """
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
-            return path
-    raise TextError(f"there is no {name} or {name}.gz in {folder}")
-
-
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file without their line ends; ``.gz`` files are decompressed.
 

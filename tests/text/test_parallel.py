@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cape_fairseq.text.parallel import TextError, check_pair, find_text, read_lines, write_lines
+from cape_fairseq.text.parallel import TextError, check_pair, read_lines, write_lines
 from tests.conftest import ROOT, run
 
 
@@ -48,8 +48,6 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"a\n" * 1000)[:20])
     with pytest.raises(TextError, match="cannot be read"):
         list(read_lines(tmp_path / "cut.gz"))
-    with pytest.raises(TextError, match=r"there is no a.en or a.en.gz in"):
-        find_text(tmp_path, "a.en")
 
 
 def test_writing_is_all_or_nothing(tmp_path):
