@@ -1,14 +1,14 @@
 """Options of ``positional_transformer`` beyond those of fairseq's ``transformer``, and their checks."""
 
 # No "from __future__ import annotations": fairseq reads the types of the fields, not their names.
-import math
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
-ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape")
+ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape", "relpos", "rope", "alibi")
+SINUSOIDAL = ("sinpos", "cape", "shape")
 
 
 @dataclass
@@ -20,11 +20,27 @@ class PositionalTransformerConfig(TransformerConfig):
         metadata={
             "help": "how tokens learn their position: sinpos (fixed sinusoids), abspos (a learned table of "
             "--max-source-positions and --max-target-positions), nopos (not at all), cape (sinusoids at "
-            "continuously augmented positions) or shape (sinusoids at shifted positions)"
+            "continuously augmented positions), shape (sinusoids at shifted positions), relpos (learned "
+            "vectors for clipped distances), rope (rotary) or alibi (linear biases)"
         },
     )
-    cape_global_shift: float = field(
-        default=5.0, metadata={"help": "CAPE: Delta_max, largest shift of a whole sentence pair"}
+    position_augmentation: Optional[ChoiceEnum(["none", "cape", "shape"])] = field(
+        default=None,
+        metadata={
+            "help": "how training moves positions (default: as the encoding is called for cape and shape, else "
+            "none); rope and alibi take cape, whose local shifts and global scale mean something to them"
+        },
+    )
+    position_layers: ChoiceEnum(["input", "all"]) = field(
+        default="input",
+        metadata={
+            "help": "where positions are added: to the input only, or to the input of every block (sinpos, cape, "
+            "shape: FLOATER, Eq. 7; abspos: a table for each block)"
+        },
+    )
+    cape_global_shift: Optional[float] = field(
+        default=None,
+        metadata={"help": "CAPE: Delta_max, largest shift of a whole sentence pair (default: 5; 0 for rope and alibi)"},
     )
     cape_local_shift: float = field(
         default=0.5,
@@ -57,6 +73,15 @@ class PositionalTransformerConfig(TransformerConfig):
     shape_max_shift: int = field(
         default=500, metadata={"help": "SHAPE: K, largest shift; shifts are integers from 0 to K"}
     )
+    relpos_max_distance: int = field(
+        default=150, metadata={"help": "relpos: distances beyond this many tokens share one vector"}
+    )
+    relpos_layers: ChoiceEnum(["all", "first"]) = field(
+        default="all", metadata={"help": "relpos: in every self-attention, or in the first of each stack only"}
+    )
+    relpos_terms: ChoiceEnum(["keys", "keys+values"]) = field(
+        default="keys+values", metadata={"help": "relpos: what the vectors are added to"}
+    )
 
 
 def base_architecture(args: Any) -> None:
@@ -72,49 +97,17 @@ def base_architecture(args: Any) -> None:
     for option in fields(PositionalTransformerConfig):
         if option.name not in inherited and getattr(args, option.name, None) is None:
             setattr(args, option.name, None if option.default is MISSING else option.default)
-    is_cape = args.position_encoding == "cape"
+    encoding = args.position_encoding
+    if args.position_augmentation is None:
+        args.position_augmentation = encoding if encoding in ("cape", "shape") else "none"
+    if args.cape_global_shift is None:
+        args.cape_global_shift = 0.0 if encoding in ("rope", "alibi") else 5.0
     if args.source_bos is None:
-        args.source_bos = "on" if is_cape else "off"
+        args.source_bos = "on" if encoding == "cape" else "off"
     elif isinstance(args.source_bos, bool):  # on and off in YAML
         args.source_bos = "on" if args.source_bos else "off"
     if args.source_scale is None:
-        args.source_scale = "auto" if is_cape else "1"
-
-
-def check(condition: bool, option: str, value: Any, expected: str) -> None:
-    if not condition:
-        raise ValueError(f"{option} is {value}, but it must be {expected}")
-
-
-def validate(args: Any) -> None:
-    """Refuse option values that make no sense; ``source_scale`` is a number by now.
-
-    Raises:
-        ValueError: naming the option, its value and what it may be.
-    """
-    check(args.position_encoding in ENCODINGS, "--position-encoding", args.position_encoding, " or ".join(ENCODINGS))
-    check(args.source_bos in ("on", "off"), "--source-bos", args.source_bos, "on or off")
-    for name in ("cape_global_shift", "cape_local_shift"):
-        value = getattr(args, name)
-        check(0 <= value < math.inf, "--" + name.replace("_", "-"), value, "a finite number of at least 0")
-    check(
-        args.cape_local_shift <= 0.5 or args.cape_allow_reordering,
-        "--cape-local-shift",
-        args.cape_local_shift,
-        "at most 0.5, or tokens could change places (to allow that, add --cape-allow-reordering)",
-    )
-    scale = args.cape_global_scale
-    check(1 <= scale < math.inf, "--cape-global-scale", scale, "a finite number of at least 1")
-    shift = args.shape_max_shift
-    check(shift >= 0 and shift == int(shift), "--shape-max-shift", shift, "an integer of at least 0")
-    check(
-        args.position_encoding != "abspos" or args.source_scale == 1,
-        "--source-scale",
-        args.source_scale,
-        "1 with abspos, whose table has whole positions only",
-    )
-    for name in UNSUPPORTED:
-        check(not getattr(args, name, None), "--" + name.replace("_", "-"), "set", f"left out: {UNSUPPORTED[name]}")
+        args.source_scale = "auto" if encoding == "cape" else "1"
 
 
 UNSUPPORTED = {

@@ -7,9 +7,14 @@ from typing import Any
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder import wrap_layer
-from cape_fairseq.models.encodings import build_augmentation, build_encoding
-from cape_fairseq.modules.attention import IncrementalState
+from cape_fairseq.models.encoder import enter_block, wrap_layer
+from cape_fairseq.models.encodings import (
+    build_augmentation,
+    build_block_encodings,
+    build_encoding,
+    build_in_attention,
+)
+from cape_fairseq.modules.attention import IncrementalState, visible_keys
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.indices import drop_prepended
@@ -20,6 +25,8 @@ from cape_fairseq.positions.pipeline import UNLIMITED, Positions
 class PositionalDecoder(TransformerDecoderBase):
     """fairseq's Transformer decoder with explicit positions."""
 
+    blocks_built = 0  # layers are numbered from 1 as fairseq asks for them
+
     def __init__(self, cfg, dictionary, embed_tokens: nn.Embedding, no_encoder_attn: bool = False) -> None:
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.dropout_module.module_name = "TransformerDecoder"  # what --retain-dropout-modules calls it
@@ -27,10 +34,14 @@ class PositionalDecoder(TransformerDecoderBase):
         first = self.padding_idx + 1
         self.positions = Positions(build_augmentation(cfg), first)
         self.source_positions = Positions(self.positions.augmentation, first, cfg.source_scale)
-        self.embed_positions = build_encoding(cfg, cfg.max_target_positions, self.embed_dim, self.padding_idx)
+        size = cfg.max_target_positions, self.embed_dim, self.padding_idx
+        self.embed_positions = build_encoding(cfg, *size)
+        self.block_positions = build_block_encodings(cfg, cfg.decoder.layers, *size)
+        self.in_attention = build_in_attention(cfg, self.embed_dim, cfg.decoder.attention_heads)
 
     def build_decoder_layer(self, cfg, no_encoder_attn: bool = False) -> nn.Module:
-        return wrap_layer(DecoderLayer(cfg, no_encoder_attn), cfg)
+        self.blocks_built += 1
+        return wrap_layer(DecoderLayer(cfg, self.blocks_built, no_encoder_attn), cfg)
 
     def forward(
         self,
@@ -79,13 +90,18 @@ class PositionalDecoder(TransformerDecoderBase):
         draw: Draw | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """:meth:`forward` without the output projection."""
-        source, source_mask = self.source_states(encoder_out)
+        source, source_padding = self.source_states(encoder_out)
         padding_mask = prev_output_tokens.eq(self.padding_idx)
-        x = self.embed_prefix(prev_output_tokens, padding_mask, source_mask, incremental_state, draw)
-        x = x.transpose(0, 1)  # B x T x C -> T x B x C
+        causal = not full_context_alignment
+        new = slice(-1, None) if incremental_state is not None else slice(None)  # tokens not seen before
+        positions = self.target_positions(padding_mask, source_padding, draw)
+        x = self.embed_prefix(prev_output_tokens[:, new], positions[:, new]).transpose(0, 1)  # T x B x C
         # Padding on the right comes after every token that could see it; on the left it must be hidden.
-        needs_mask = full_context_alignment or bool(padding_mask[:, 0].any())
-        hidden_source = source_mask if source_mask is not None and bool(source_mask.any()) else None
+        hidden = padding_mask if full_context_alignment or bool(padding_mask[:, 0].any()) else None
+        seen = self.positions.columns(padding_mask) if draw is None else positions
+        arguments = self.in_attention(seen[:, new], seen, visible_keys(hidden, x.size(0), causal), causal)
+        hidden = source_padding if source_padding is not None and bool(source_padding.any()) else None
+        source_mask = visible_keys(hidden, x.size(0), causal=False)
         # Weights cost time, and in training only a criterion on alignments wants them.
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weigh = alignment_layer is not None or self.align_in_training or not self.training
@@ -93,13 +109,13 @@ class PositionalDecoder(TransformerDecoderBase):
         inner_states: list[Tensor | None] = [x]
         for index, layer in enumerate(self.layers):
             x, layer_weights, _ = layer(
-                x,
+                enter_block(x, layer.block, self.block_positions, positions[:, new]),
                 source,
-                hidden_source,
+                source_mask,
                 incremental_state,
-                self_attn_padding_mask=padding_mask if needs_mask else None,
-                causal=not full_context_alignment,
+                causal=causal,
                 need_attn=weigh and index == wanted,
+                **arguments,
             )
             inner_states.append(x)
             weights = layer_weights if index == wanted else weights
@@ -108,7 +124,7 @@ class PositionalDecoder(TransformerDecoderBase):
         x = x.transpose(0, 1)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
-        alignment = None if weights is None else self.alignment(weights[:alignment_heads], source_mask).type_as(x)
+        alignment = None if weights is None else self.alignment(weights[:alignment_heads], source_padding).type_as(x)
         return x, {"attn": [alignment], "inner_states": inner_states}
 
     def source_states(self, encoder_out: dict[str, list[Tensor]] | None) -> tuple[Tensor | None, Tensor | None]:
@@ -118,24 +134,18 @@ class PositionalDecoder(TransformerDecoderBase):
         states, mask = (part[0] if part else None for part in parts)
         return states, mask
 
-    def embed_prefix(
-        self,
-        tokens: Tensor,
-        padding_mask: Tensor,
-        source_mask: Tensor | None,
-        incremental_state: IncrementalState | None,
-        draw: Draw | None,
-    ) -> Tensor:
-        """Embed the prefix [B, T], or its last token in incremental decoding -> [B, T or 1, C]."""
+    def target_positions(self, padding_mask: Tensor, source_padding: Tensor | None, draw: Draw | None) -> Tensor:
+        """Positions of the prefix: bool [B, T], and that of the source [B, S] -> float32 [B, T]."""
         if isinstance(self.embed_positions, LearnedEncoding):
             self.embed_positions.check_length(padding_mask, "--max-target-positions")
         # Mean-normalization takes off the source's mean: a decoder cannot know that of a target which
         # it is still writing, and with the same number off both sides they stay aligned.
-        centered = self.positions.augmentation.mean_normalize and source_mask is not None
-        center = self.source_positions.mean(source_mask) if centered else None
-        positions = self.positions(padding_mask, draw, center)
-        if incremental_state is not None:
-            tokens, positions = tokens[:, -1:], positions[:, -1:]
+        centered = self.positions.augmentation.mean_normalize and source_padding is not None
+        center = self.source_positions.mean(source_padding) if centered else None
+        return self.positions(padding_mask, draw, center)
+
+    def embed_prefix(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Embed tokens at positions, both [B, T] -> [B, T, C]."""
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
             x = self.quant_noise(x)
@@ -147,11 +157,11 @@ class PositionalDecoder(TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def alignment(self, weights: Tensor, source_mask: Tensor | None) -> Tensor:
+    def alignment(self, weights: Tensor, source_padding: Tensor | None) -> Tensor:
         """Average weights [H, B, T, S] over heads, over the tokens that the caller gave -> [B, T, S]."""
         mean = weights.mean(dim=0)
-        if self.cfg.source_bos == "on" and source_mask is not None:
-            mean = drop_prepended(mean, source_mask)
+        if self.cfg.source_bos == "on" and source_padding is not None:
+            mean = drop_prepended(mean, source_padding)
         return mean
 
     def max_positions(self) -> int:

@@ -8,7 +8,13 @@ from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from cape_fairseq.models.encodings import build_augmentation, build_encoding
+from cape_fairseq.models.encodings import (
+    build_augmentation,
+    build_block_encodings,
+    build_encoding,
+    build_in_attention,
+)
+from cape_fairseq.modules.attention import visible_keys
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.indices import prepend_token
@@ -23,20 +29,31 @@ def wrap_layer(layer: nn.Module, cfg) -> nn.Module:
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
+def enter_block(x: Tensor, block: int, encodings: nn.ModuleList | None, positions: Tensor) -> Tensor:
+    """Add the positions [B, T] of a block after the first to its input [T, B, C], where it has any."""
+    if encodings is None or block == 1:
+        return x
+    return x + encodings[block - 2](positions).transpose(0, 1).type_as(x)
+
+
 class PositionalEncoder(TransformerEncoderBase):
     """fairseq's Transformer encoder with explicit positions and an optional begin-of-sentence token."""
+
+    blocks_built = 0  # layers are numbered from 1 as fairseq asks for them
 
     def __init__(self, cfg, dictionary, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
         self.dropout_module.module_name = "TransformerEncoder"  # what --retain-dropout-modules calls it
         self.bos = dictionary.bos() if cfg.source_bos == "on" else None
         self.positions = Positions(build_augmentation(cfg), self.padding_idx + 1, cfg.source_scale)
-        self.embed_positions = build_encoding(
-            cfg, cfg.max_source_positions, embed_tokens.embedding_dim, self.padding_idx
-        )
+        size = cfg.max_source_positions, embed_tokens.embedding_dim, self.padding_idx
+        self.embed_positions = build_encoding(cfg, *size)
+        self.block_positions = build_block_encodings(cfg, cfg.encoder.layers, *size)
+        self.in_attention = build_in_attention(cfg, embed_tokens.embedding_dim, cfg.encoder.attention_heads)
 
     def build_encoder_layer(self, cfg) -> nn.Module:
-        return wrap_layer(EncoderLayer(cfg), cfg)
+        self.blocks_built += 1
+        return wrap_layer(EncoderLayer(cfg, self.blocks_built), cfg)
 
     def forward_embedding(self, tokens: Tensor, token_embedding: Tensor | None, positions: Tensor):
         """Tokens and positions [B, S] -> input of the first layer and scaled embeddings, [B, S, C]."""
@@ -83,13 +100,17 @@ class PositionalEncoder(TransformerEncoderBase):
         if isinstance(self.embed_positions, LearnedEncoding):
             self.embed_positions.check_length(padding_mask, "--max-source-positions")
         has_padding = bool(padding_mask.any())
-        x, embedding = self.forward_embedding(src_tokens, token_embeddings, self.positions(padding_mask, draw))
+        positions = self.positions(padding_mask, draw)
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings, positions)
         if has_padding:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0)
         x = x.transpose(0, 1)  # B x S x C -> S x B x C
+        mask = visible_keys(padding_mask if has_padding else None, x.size(0), causal=False)
+        seen = self.positions.columns(padding_mask) if draw is None else positions
+        arguments = self.in_attention(seen, seen, mask, causal=False)
         states = [x] if return_all_hiddens else []
         for layer in self.layers:
-            x = layer(x, encoder_padding_mask=padding_mask if has_padding else None)
+            x = layer(enter_block(x, layer.block, self.block_positions, positions), **arguments)
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:

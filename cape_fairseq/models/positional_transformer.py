@@ -12,10 +12,11 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor, distributed
 
-from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture, validate
+from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.encoder import PositionalEncoder
 from cape_fairseq.models.source_scale import resolve_source_scale
+from cape_fairseq.models.validation import validate
 from cape_fairseq.models.warm_start import adapt_position_tables
 from cape_fairseq.positions import PairDraw, keyed_generator
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 from torch import Tensor, nn
 
@@ -10,11 +11,15 @@ logger = logging.getLogger(__name__)
 
 # Everything that belongs to a position encoding, in any checkpoint of fairseq's transformer or of
 # this package. What is not listed here must match exactly.
-POSITION_KEYS = tuple(
-    f"{side}.embed_positions.{table}"
-    for side in ("encoder", "decoder")
-    for table in ("weight", "weights", "_float_tensor")  # learned; sinusoidal, by fairseq version
+POSITION_KEYS = re.compile(
+    r"(encoder|decoder)\.("
+    r"embed_positions\.(weight|weights|_float_tensor)"  # learned; sinusoidal, by fairseq version
+    r"|block_positions\.\d+\.weight"  # learned, of the blocks after the first
+    r"|layers\.\d+\.self_attn\.relative_(keys|values)"
+    r")"
 )
+# What fairseq stores for its sinusoids holds nothing that was learned.
+SINUSOIDAL_KEYS = ("weights", "_float_tensor")
 
 
 def adapt_position_tables(model: nn.Module, state_dict: dict[str, Tensor], name: str) -> None:
@@ -25,17 +30,15 @@ def adapt_position_tables(model: nn.Module, state_dict: dict[str, Tensor], name:
     nothing that was learned and go without one.)
     """
     prefix = f"{name}." if name else ""
-    own = model.state_dict()
-    dropped, added = [], []
-    for key in POSITION_KEYS:
-        full = prefix + key
-        if full in state_dict and key not in own:
-            del state_dict[full]
-            if key.endswith(".weight"):
-                dropped.append(key)
-        elif key in own and full not in state_dict:
-            state_dict[full] = own[key].clone()
-            added.append(key)
+    own = {key: value for key, value in model.state_dict().items() if POSITION_KEYS.fullmatch(key)}
+    stored = [key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)]
+    added = [key for key in own if prefix + key not in state_dict]
+    left_out = [key for key in stored if POSITION_KEYS.fullmatch(key) and key not in own]
+    for key in added:
+        state_dict[prefix + key] = own[key].clone()
+    for key in left_out:
+        del state_dict[prefix + key]
+    dropped = [key for key in left_out if not key.endswith(SINUSOIDAL_KEYS)]
     if added:
         logger.warning("not in the checkpoint, so newly initialized: %s", ", ".join(added))
     if dropped:

@@ -4,59 +4,78 @@ from __future__ import annotations
 
 import torch
 from fairseq.modules import MultiheadAttention
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from cape_fairseq.modules.relative_attention import relative_attention
+from cape_fairseq.positions.relative import bucket_sums, init_table, pairwise_products
+from cape_fairseq.positions.rotary import rotate
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
 
 class Attention(MultiheadAttention):
-    """Self- or cross-attention; one code path for training, evaluation and step-by-step decoding.
+    """Self- or cross-attention of every encoding, in training, evaluation and step-by-step decoding.
 
     Parameters, their names and initialization, and the reordering of beams are those of
-    ``fairseq.modules.MultiheadAttention``; the computation is PyTorch's fused kernel wherever the
-    weights themselves are not asked for.
+    ``fairseq.modules.MultiheadAttention``; the computation is PyTorch's fused kernel wherever neither
+    the weights themselves are asked for nor learned relative positions are part of it.
+
+    Args:
+        relative_distance: k > 0 gives self-attention learned relative positions of -k to k.
+        relative_values: whether the values have them too, and not only the keys.
     """
 
-    def __init__(self, *args, **kwargs) -> None:
+    def __init__(self, *args, relative_distance: int = 0, relative_values: bool = True, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.dropout_module.module_name = "MultiheadAttention"  # what --retain-dropout-modules calls it
+        self.relative_keys = self.relative_values = None
+        if relative_distance:
+            self.relative_keys = nn.Parameter(init_table(relative_distance, self.head_dim))
+            if relative_values:
+                self.relative_values = nn.Parameter(init_table(relative_distance, self.head_dim))
 
     def forward(
         self,
         query: Tensor,
         key: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
+        mask: Tensor | None = None,
         incremental_state: IncrementalState | None = None,
         causal: bool = False,
         need_weights: bool = False,
+        rotation: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from ``query`` to ``key``, or to itself in self-attention.
 
         Args:
             query: [T, B, C].
             key: [S, B, C], the encoder's output; None in self-attention.
-            key_padding_mask: bool [B, S], True at keys to ignore; in incremental decoding it covers
-                the whole prefix.
+            mask: broadcastable to [B, H, T, S]: bool, True where a query may look, or float, added to
+                the scores; every query must see a key. In incremental decoding S is the whole prefix.
             incremental_state: holds the keys and values of earlier steps.
-            causal: query i sees keys 0..i only; without meaning in incremental decoding, where
+            causal: query i sees keys 0..i only. A mask has to say so itself; in incremental decoding
                 there are no later keys.
             need_weights: return the attention weights too.
+            rotation: complex [B or 1, 1, T, D / 2], turns queries and the keys of the same tokens.
 
         Returns:
             output [T, B, C], and the weights [H, B, T, S] or None.
         """
         length, batch, width = query.shape
         q = self.split_heads(self.q_proj(query))
-        k, v = self.keys_and_values(query if key is None else key, incremental_state)
-        mask = visible_keys(key_padding_mask, length, causal)
+        q = q if rotation is None else rotate(q, rotation)
+        k, v = self.keys_and_values(query if key is None else key, incremental_state, rotation)
+        if mask is not None and mask.is_floating_point():
+            mask = mask.type_as(q)
         causal = causal and mask is None and incremental_state is None
         active = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if active else 0.0
+        weights, tables = None, (self.relative_keys, self.relative_values)
         if need_weights:
-            x, weights = attend_with_weights(q, k, v, mask, causal, dropout)
+            x, weights = attend_with_weights(q, k, v, mask, causal, dropout, *tables)
+        elif self.relative_keys is not None:
+            x = relative_attention(q, k, v, *tables, mask, causal, dropout)
         else:
-            weights = None
             x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
         x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
         return self.out_proj(x), weights
@@ -65,12 +84,15 @@ class Attention(MultiheadAttention):
         """[T, B, C] -> [B, H, T, C / H]."""
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)
 
-    def keys_and_values(self, source: Tensor, state: IncrementalState | None) -> tuple[Tensor, Tensor]:
+    def keys_and_values(
+        self, source: Tensor, state: IncrementalState | None, rotation: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, C / H], with those of earlier steps."""
         saved = self._get_input_buffer(state) if state is not None else {}
         if saved and self.encoder_decoder_attention:
             return saved["prev_key"], saved["prev_value"]
         k, v = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
+        k = k if rotation is None else rotate(k, rotation)
         if saved:
             k = torch.cat([saved["prev_key"], k], dim=2)
             v = torch.cat([saved["prev_value"], v], dim=2)
@@ -97,16 +119,30 @@ def visible_keys(key_padding_mask: Tensor | None, length: int, causal: bool) -> 
 
 
 def attend_with_weights(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    key_table: Tensor | None = None,
+    value_table: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention spelled out, for when its weights are wanted: [B, H, T, D] and [H, B, T, S].
 
     The softmax is taken in float32, and the weights are returned as they are before dropout.
     """
-    scores = (q * q.size(-1) ** -0.5) @ k.transpose(2, 3)
+    q = q * q.size(-1) ** -0.5
+    scores = q @ k.transpose(2, 3)
+    if key_table is not None:
+        scores = scores + pairwise_products(q, key_table.type_as(q), k.size(2))
     if causal:
         mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))
     weights = scores.softmax(dim=-1, dtype=torch.float32)
-    return F.dropout(weights, dropout).type_as(v) @ v, weights.transpose(0, 1)
+    dropped = F.dropout(weights, dropout).type_as(v)
+    x = dropped @ v
+    if value_table is not None:
+        x = x + bucket_sums(dropped, value_table.size(0) // 2) @ value_table.type_as(v)
+    return x, weights.transpose(0, 1)

@@ -16,10 +16,18 @@ FAST_PATH_PARAMETERS = tuple(
 )
 
 
+def has_relative_positions(cfg, block: int) -> bool:
+    """Whether self-attention of block 1, 2, ... has learned relative positions."""
+    return cfg.position_encoding == "relpos" and (cfg.relpos_layers == "all" or block == 1)
+
+
 class SublayerMixin:
     """What encoder and decoder layers have in common: attention and residual wiring (post- or pre-norm)."""
 
     def build_attention(self, cfg, heads: int, **kind) -> Attention:
+        if kind.get("self_attention") and has_relative_positions(cfg, self.block):
+            kind["relative_distance"] = cfg.relpos_max_distance
+            kind["relative_values"] = cfg.relpos_terms == "keys+values"
         return Attention(
             self.embed_dim,
             heads,
@@ -44,9 +52,10 @@ class SublayerMixin:
 
 
 class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
-    """Self-attention and feed-forward block of the encoder."""
+    """Self-attention and feed-forward block of the encoder; ``block`` counts from 1."""
 
-    def __init__(self, cfg, return_fc: bool = False) -> None:
+    def __init__(self, cfg, block: int, return_fc: bool = False) -> None:
+        self.block = block
         super().__init__(cfg, return_fc)
         self.name_dropout("TransformerEncoderLayer")
         for name in FAST_PATH_PARAMETERS:
@@ -55,13 +64,9 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg) -> Attention:
         return self.build_attention(cfg, cfg.encoder.attention_heads, self_attention=True)
 
-    def forward(self, x: Tensor, encoder_padding_mask: Tensor | None = None) -> Tensor:
-        """x [S, B, C] and a bool mask [B, S], True at padding, or None -> [S, B, C]."""
-        x = self.sublayer(
-            x,
-            self.self_attn_layer_norm,
-            lambda y: self.self_attn(y, key_padding_mask=encoder_padding_mask)[0],
-        )
+    def forward(self, x: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None) -> Tensor:
+        """x [S, B, C], and what positions and padding give to :class:`Attention` -> [S, B, C]."""
+        x = self.sublayer(x, self.self_attn_layer_norm, lambda y: self.self_attn(y, mask=mask, rotation=rotation)[0])
         return self.sublayer(x, self.final_layer_norm, self.feed_forward)
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
@@ -74,9 +79,10 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
 
 
 class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
-    """Causal self-attention, cross-attention and feed-forward block of the decoder."""
+    """Causal self-attention, cross-attention and feed-forward block of the decoder; ``block`` counts from 1."""
 
-    def __init__(self, cfg, no_encoder_attn: bool = False) -> None:
+    def __init__(self, cfg, block: int, no_encoder_attn: bool = False) -> None:
+        self.block = block
         super().__init__(cfg, no_encoder_attn)
         self.name_dropout("TransformerDecoderLayer")
 
@@ -95,10 +101,11 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         self,
         x: Tensor,
         encoder_out: Tensor | None = None,
-        encoder_padding_mask: Tensor | None = None,
+        source_mask: Tensor | None = None,
         incremental_state: IncrementalState | None = None,
-        self_attn_padding_mask: Tensor | None = None,
+        mask: Tensor | None = None,
         causal: bool = True,
+        rotation: Tensor | None = None,
         need_attn: bool = False,
     ) -> tuple[Tensor, Tensor | None, None]:
         """Run the block.
@@ -106,10 +113,9 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         Args:
             x: [T, B, C].
             encoder_out: [S, B, C], or None in a decoder without cross-attention.
-            encoder_padding_mask: bool [B, S], True at padding, or None.
+            source_mask: mask of the cross-attention, as :class:`Attention` takes it.
             incremental_state: keys and values of earlier steps; then T is 1.
-            self_attn_padding_mask: bool [B, prefix length], True at padding, or None.
-            causal: whether a target token is kept from seeing later ones.
+            mask, causal, rotation: for the self-attention, as :class:`Attention` takes them.
             need_attn: return the weights of the cross-attention too.
 
         Returns:
@@ -119,14 +125,12 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         weights: list[Tensor | None] = [None]
 
         def attend_to_prefix(y: Tensor) -> Tensor:
-            return self.self_attn(
-                y, key_padding_mask=self_attn_padding_mask, incremental_state=incremental_state, causal=causal
-            )[0]
+            return self.self_attn(y, mask=mask, incremental_state=incremental_state, causal=causal, rotation=rotation)[
+                0
+            ]
 
         def attend_to_source(y: Tensor) -> Tensor:
-            y, weights[0] = self.encoder_attn(
-                y, encoder_out, encoder_padding_mask, incremental_state, need_weights=need_attn
-            )
+            y, weights[0] = self.encoder_attn(y, encoder_out, source_mask, incremental_state, need_weights=need_attn)
             return y
 
         x = self.sublayer(x, self.self_attn_layer_norm, attend_to_prefix)

@@ -23,6 +23,14 @@ class Positions:
         """Positions before any augmentation: bool [B, T] -> float32 [B, T]."""
         return scale_from_first(token_positions(padding_mask, self.first), self.scale, self.first)
 
+    def columns(self, padding_mask: Tensor) -> Tensor:
+        """Positions of an unpadded row of the same length: bool [B, T] -> float32 [1, T].
+
+        Between the real tokens of any row the differences are the same, wherever its padding is, so
+        that encodings which see differences only can share one row.
+        """
+        return self.plain(padding_mask.new_zeros(1, padding_mask.size(1)))
+
     def mean(self, padding_mask: Tensor) -> Tensor:
         """Mean plain position of each row's real tokens: bool [B, T] -> float32 [B, 1]."""
         return masked_mean(self.plain(padding_mask), padding_mask)

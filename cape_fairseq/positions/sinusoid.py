@@ -39,12 +39,18 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
 
 
 class SinusoidalEncoding(nn.Module):
-    """:func:`sinusoid` as a module without parameters, buffers or a largest position."""
+    """:func:`sinusoid` as a module without parameters, buffers or a largest position.
 
-    def __init__(self, dim: int) -> None:
+    With a block number n, counted from 1, the sinusoid of n is added: the encoding of block n of
+    Transformers that are told the position at every block (Liu et al. 2020, FLOATER, Eq. 7).
+    """
+
+    def __init__(self, dim: int, block: int | None = None) -> None:
         super().__init__()
         self.dim = dim
+        self.block = block
 
     def forward(self, positions: Tensor) -> Tensor:
         """Positions float32 [B, T] -> float32 [B, T, dim]."""
-        return sinusoid(positions, self.dim)
+        encoded = sinusoid(positions, self.dim)
+        return encoded if self.block is None else encoded + sinusoid(positions.new_tensor(self.block), self.dim)

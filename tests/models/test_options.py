@@ -5,6 +5,7 @@ from argparse import Namespace
 import pytest
 from fairseq.models import build_model
 
+from cape_fairseq.positions import CAPE
 from tests.conftest import ToyTask, build
 
 
@@ -30,6 +31,42 @@ from tests.conftest import ToyTask, build
         ({"encoder_learned_pos": True}, "--encoder-learned-pos .*--position-encoding abspos"),
         ({"no_token_positional_embeddings": True}, "--no-token-positional-embeddings .*--position-encoding nopos"),
         ({"cross_self_attention": True}, "--cross-self-attention"),
+        ({"position_layers": "some"}, "--position-layers is some, but it must be input or all"),
+        ({"relpos_max_distance": 0}, "--relpos-max-distance is 0, but it must be an integer of at least 1"),
+        ({"relpos_layers": "last"}, "--relpos-layers is last, but it must be all or first"),
+        ({"relpos_terms": "values"}, r"--relpos-terms is values, but it must be keys or keys\+values"),
+        ({"position_augmentation": "shape"}, "--position-augmentation is shape, but it must be cape with"),
+        (
+            {"position_encoding": "rope", "position_augmentation": "shape"},
+            "--position-augmentation is shape, but it must be none or cape: rope sees only differences of positions",
+        ),
+        (
+            {"position_encoding": "alibi", "position_augmentation": "cape", "cape_global_shift": 5.0},
+            "--cape-global-shift is 5.0, but it must be 0: alibi sees only differences",
+        ),
+        (
+            {"position_encoding": "rope", "position_augmentation": "cape", "cape_mean_normalize": True},
+            "--cape-mean-normalize is set, but it must be left out: rope sees only differences",
+        ),
+        (
+            {"position_encoding": "rope", "position_augmentation": "cape", "cape_local_shift": 0.0},
+            "--cape-local-shift is 0, but it must be above 0",
+        ),
+        (
+            {"position_encoding": "sinpos", "position_augmentation": "cape"},
+            "--position-augmentation is cape, but it must be none: .* --position-encoding cape or shape",
+        ),
+        ({"position_encoding": "nopos", "position_augmentation": "shape"}, "it must be none: there are no positions"),
+        ({"position_encoding": "relpos", "position_augmentation": "cape"}, "none: relpos has whole positions"),
+        ({"position_encoding": "relpos", "source_scale": "1.2"}, "--source-scale is 1.2, but it must be 1 with relpos"),
+        (
+            {"position_encoding": "alibi", "position_layers": "all"},
+            "--position-layers is all, but it must be input with alibi",
+        ),
+        (
+            {"position_encoding": "rope", "decoder_attention_heads": 128},
+            r"--decoder-embed-dim is 128, but it must be an even multiple of --decoder-attention-heads \(128\)",
+        ),
     ],
 )
 def test_nonsense_is_refused(options, message):
@@ -57,6 +94,11 @@ def test_a_built_model_leaves_every_option_resolved():
 @pytest.mark.parametrize(("value", "expected"), [(True, "on"), (False, "off"), ("off", "off"), (None, "on")])
 def test_on_and_off_may_come_as_booleans_from_yaml(value, expected):
     assert build("cape_transformer_tiny", source_bos=value).cfg.source_bos == expected
+
+
+def test_cape_has_no_global_shift_by_default_where_it_means_nothing():
+    model = build("rope_transformer_tiny", position_augmentation="cape")
+    assert model.encoder.positions.augmentation == CAPE(global_shift=0.0, local_shift=0.5)
 
 
 def test_options_win_over_the_preset():

@@ -19,6 +19,11 @@ def variants():
     yield "cape", {"source_scale": "1.3", "cape_mean_normalize": True}
     yield "cape", {"source_bos": "off", "source_scale": "0.8"}
     yield "sinpos", {"source_bos": "on"}
+    yield "sinpos", {"position_layers": "all"}
+    yield "abspos", {"position_layers": "all"}
+    yield "relpos", {"relpos_max_distance": 2, "relpos_layers": "first", "relpos_terms": "keys"}
+    yield "relpos", {"relpos_max_distance": 3, "source_bos": "on"}
+    yield "rope", {"source_bos": "on", "source_scale": "1.3"}
     yield "abspos", {"source_bos": "on", "encoder_normalize_before": True, "decoder_normalize_before": True}
 
 
@@ -192,7 +197,7 @@ def test_nothing_is_drawn_where_nothing_is_random():
     assert torch.equal(after, torch.rand(1))
 
 
-@pytest.mark.parametrize("encoding", ["sinpos", "nopos", "cape", "shape"])
+@pytest.mark.parametrize("encoding", [encoding for encoding in ENCODINGS if encoding != "abspos"])
 def test_no_limit_on_length(encoding):
     model = build(f"{encoding}_transformer_tiny")
     assert min(model.max_positions()) >= 10_000_000

@@ -9,7 +9,14 @@ import torch
 from tests.conftest import ENCODINGS, batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
-TABLES = {"encoder.embed_positions.weight", "decoder.embed_positions.weight"}
+SIDES = ("encoder", "decoder")
+OWN = {  # what only some encodings have
+    "abspos": {f"{side}.embed_positions.weight" for side in SIDES},
+    "relpos": {
+        f"{side}.layers.{layer}.self_attn.relative_{term}"
+        for side, layer, term in itertools.product(SIDES, range(3), ("keys", "values"))
+    },
+}
 
 
 @pytest.mark.parametrize(("old", "new"), itertools.product(("transformer", *ENCODINGS), ENCODINGS))
@@ -23,8 +30,8 @@ def test_any_to_any(old, new, caplog):
     for name, value in after.items():
         assert torch.equal(value, checkpoint[name] if name in checkpoint else before[name]), name
     missing, left_out = set(after) - set(checkpoint), set(checkpoint) - set(after)
-    assert missing == (TABLES if new == "abspos" and old != "abspos" else set())
-    assert left_out == (TABLES if old == "abspos" and new != "abspos" else set())
+    assert missing == OWN.get(new, set()) - OWN.get(old, set())
+    assert left_out == OWN.get(old, set()) - OWN.get(new, set())
     for name in missing | left_out:  # each is named, and nothing else is said
         assert name in caplog.text
     assert bool(caplog.text) == bool(missing | left_out)
@@ -68,3 +75,17 @@ def test_a_learned_table_of_another_length_fails():
     checkpoint = build("abspos_transformer_tiny", max_source_positions=100).state_dict()
     with pytest.raises(RuntimeError, match="size mismatch"):
         build("abspos_transformer_tiny").load_state_dict(checkpoint, strict=True)
+
+
+def test_tables_of_every_block_and_relative_terms_come_and_go(caplog):
+    every = {"position_layers": "all"}
+    model = build("abspos_transformer_tiny", **every)
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(build("abspos_transformer_tiny").state_dict(), strict=True)
+    assert "encoder.block_positions.0.weight, encoder.block_positions.1.weight, decoder.block_positions" in caplog.text
+    build("abspos_transformer_tiny").load_state_dict(model.state_dict(), strict=True)
+    keys = build("relpos_transformer_tiny", relpos_terms="keys", relpos_layers="first")
+    keys.load_state_dict(build("relpos_transformer_tiny").state_dict(), strict=True)
+    assert len([name for name in keys.state_dict() if "relative" in name]) == 2
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        build("relpos_transformer_tiny", relpos_max_distance=9).load_state_dict(keys.state_dict(), strict=True)

@@ -33,7 +33,8 @@ def test_self_attention_equals_fairseqs(training, padding):
         x = torch.randn(T, B, C, generator=torch.Generator().manual_seed(1)).requires_grad_()
         if arguments:
             arguments.update(key=x, value=x)
-        y = module(x, key_padding_mask=mask, **arguments)[0]
+        arguments = arguments | ({"key_padding_mask": mask} if arguments else {"mask": visible_keys(mask, T, False)})
+        y = module(x, **arguments)[0]
         y.transpose(0, 1)[real].square().sum().backward()
         outputs.append(y.transpose(0, 1)[real])
         gradients.append([x.grad, *(p.grad for p in module.parameters())])
@@ -48,7 +49,7 @@ def test_causal_attention_equals_fairseqs(padding):
     mask = None if padding is None else batch([T, 2, 4], False).eq(PAD)
     x = torch.randn(T, B, C)
     expected = theirs(x, x, x, key_padding_mask=mask, attn_mask=future(T), need_weights=False)[0]
-    actual = ours(x, key_padding_mask=mask, causal=True)[0]
+    actual = ours(x, mask=visible_keys(mask, T, True), causal=True)[0]
     real = torch.ones(B, T, dtype=torch.bool) if mask is None else ~mask
     assert (actual - expected).transpose(0, 1)[real].abs().max() < 1e-5
 
@@ -59,10 +60,10 @@ def test_cross_attention_and_its_weights_equal_fairseqs(padding):
     mask = None if padding is None else batch([S, 3, 5], padding == "left").eq(PAD)
     x, source = torch.randn(T, B, C), torch.randn(S, B, C)
     expected, weights = theirs(x, source, source, key_padding_mask=mask, static_kv=True, need_head_weights=True)
-    actual, our_weights = ours(x, source, mask, need_weights=True)
+    actual, our_weights = ours(x, source, visible_keys(mask, T, False), need_weights=True)
     assert (actual - expected).abs().max() < 1e-5
     assert (our_weights - weights).abs().max() < 1e-6
-    without, nothing = ours(x, source, mask)
+    without, nothing = ours(x, source, visible_keys(mask, T, False))
     assert nothing is None
     assert (without - expected).abs().max() < 1e-5
 
@@ -74,16 +75,16 @@ def test_dropout_acts_in_training_only_and_keeps_the_mean():
     assert torch.equal(ours(x)[0], expected)
     ours.train()
     for weights in (True, False):
-        mean = torch.stack([ours(x, need_weights=weights)[0] for _ in range(4000)]).mean(0)
-        assert 0.001 < (mean - expected).abs().max() < 0.05
+        mean = torch.stack([ours(x, need_weights=weights)[0] for _ in range(1500)]).mean(0)
+        assert 0.001 < (mean - expected).abs().max() < 0.08
 
 
 def test_queries_at_left_padding_stay_finite():
     """A query that sees no key would be NaN, and 0 x NaN in the next layer would spread it."""
     _, ours = pair(self_attention=True)
-    mask = batch([T, 1, 2], True).eq(PAD)
+    mask = visible_keys(batch([T, 1, 2], True).eq(PAD), T, True)
     for weights in (True, False):
-        assert ours(torch.randn(T, B, C), key_padding_mask=mask, causal=True, need_weights=weights)[0].isfinite().all()
+        assert ours(torch.randn(T, B, C), mask=mask, need_weights=weights)[0].isfinite().all()
 
 
 def test_visible_keys():
@@ -123,9 +124,9 @@ def test_steps_and_reordered_beams_equal_the_parallel_pass():
 @pytest.mark.parametrize("weights", [True, False])
 def test_low_precision_is_close_to_float32(dtype, tolerance, weights):
     _, ours = pair(self_attention=True)
-    mask = batch([T, 2, 4], True).eq(PAD)
+    mask = visible_keys(batch([T, 2, 4], True).eq(PAD), T, True)
     x = torch.randn(T, B, C)
-    expected = ours(x, key_padding_mask=mask, causal=True, need_weights=weights)[0]
-    low = ours.to(dtype)(x.to(dtype), key_padding_mask=mask, causal=True, need_weights=weights)[0]
+    expected = ours(x, mask=mask, need_weights=weights)[0]
+    low = ours.to(dtype)(x.to(dtype), mask=mask, need_weights=weights)[0]
     assert low.dtype == dtype
     assert (low.float() - expected).abs().max() < tolerance * expected.abs().max() + tolerance
