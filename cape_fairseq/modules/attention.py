@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cape_fairseq.modules.relative_attention import relative_attention
-from cape_fairseq.positions.relative import bucket_sums, init_table, pairwise_products
+from cape_fairseq.positions.relative import init_table, pairwise_products, pairwise_sums
 from cape_fairseq.positions.rotary import rotate
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
@@ -71,14 +71,15 @@ class Attention(MultiheadAttention):
         active = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if active else 0.0
         weights, tables = None, (self.relative_keys, self.relative_values)
-        if need_weights:
+        # For a single query the fused kernel of CPUs is slower (three times, at 100 keys).
+        if need_weights or (length == 1 and not self.training and q.device.type == "cpu"):
             x, weights = attend_with_weights(q, k, v, mask, causal, dropout, *tables)
         elif self.relative_keys is not None:
             x = relative_attention(q, k, v, *tables, mask, causal, dropout)
         else:
             x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
         x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
-        return self.out_proj(x), weights
+        return self.out_proj(x), weights if need_weights else None
 
     def split_heads(self, x: Tensor) -> Tensor:
         """[T, B, C] -> [B, H, T, C / H]."""
@@ -96,6 +97,8 @@ class Attention(MultiheadAttention):
         if saved:
             k = torch.cat([saved["prev_key"], k], dim=2)
             v = torch.cat([saved["prev_value"], v], dim=2)
+        elif state is not None and self.encoder_decoder_attention:
+            k, v = k.contiguous(), v.contiguous()  # read at every step to come
         if state is not None:
             self._set_input_buffer(state, {"prev_key": k, "prev_value": v})
         return k, v
@@ -130,7 +133,7 @@ def attend_with_weights(
 ) -> tuple[Tensor, Tensor]:
     """Attention spelled out, for when its weights are wanted: [B, H, T, D] and [H, B, T, S].
 
-    The softmax is taken in float32, and the weights are returned as they are before dropout.
+    The softmax is taken in float32 at least, and the weights are returned as they are before dropout.
     """
     q = q * q.size(-1) ** -0.5
     scores = q @ k.transpose(2, 3)
@@ -140,9 +143,9 @@ def attend_with_weights(
         mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
     if mask is not None:
         scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))
-    weights = scores.softmax(dim=-1, dtype=torch.float32)
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(q.dtype, torch.float32))
     dropped = F.dropout(weights, dropout).type_as(v)
     x = dropped @ v
     if value_table is not None:
-        x = x + bucket_sums(dropped, value_table.size(0) // 2) @ value_table.type_as(v)
+        x = x + pairwise_sums(dropped, value_table.type_as(v))
     return x, weights.transpose(0, 1)

@@ -133,16 +133,22 @@ def clipped_distances(queries: int, keys: int, max_distance: int, device: torch.
 
 def pairwise_products(x: Tensor, table: Tensor, keys: int) -> Tensor:
     """Products of x [B, H, T, D] with the row of each key's distance: [B, H, T, S]."""
-    products = x @ table.t()
-    index = clipped_distances(x.size(2), keys, table.size(0) // 2, x.device)
-    return products.gather(-1, index.expand(*x.shape[:3], keys))
+    rows = clipped_distances(x.size(2), keys, table.size(0) // 2, x.device)
+    if x.size(2) == 1:  # in step-by-step decoding every key has a row of its own
+        return x @ table[rows[0]].t()
+    return (x @ table.t()).gather(-1, rows.expand(*x.shape[:3], keys))
 
 
-def bucket_sums(weights: Tensor, max_distance: int) -> Tensor:
-    """Sum weights [B, H, T, S] by clipped distance: [B, H, T, 2k + 1]."""
-    index = clipped_distances(*weights.shape[2:], max_distance, weights.device)
-    sums = weights.new_zeros(*weights.shape[:3], 2 * max_distance + 1)
-    return sums.scatter_add(-1, index.expand_as(weights), weights)
+def pairwise_sums(weights: Tensor, table: Tensor) -> Tensor:
+    """Sums of rows of the table by weights [B, H, T, S], by distance: [B, H, T, D].
+
+    The weights are first added up in 2k + 1 buckets, one for each distance.
+    """
+    rows = clipped_distances(*weights.shape[2:], table.size(0) // 2, weights.device)
+    if weights.size(2) == 1:
+        return weights @ table[rows[0]]
+    buckets = weights.new_zeros(*weights.shape[:3], table.size(0))
+    return buckets.scatter_add(-1, rows.expand_as(weights), weights) @ table
 
 
 def init_table(max_distance: int, dim: int) -> Tensor:

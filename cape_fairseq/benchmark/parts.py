@@ -1,0 +1,137 @@
+"""The four parts of the benchmark; each returns plain data, which the report prints and stores."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import resource
+import statistics
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from torch import nn
+
+from cape_fairseq.benchmark.models import STOCK, RandomTask, build, random_batch, training_step
+from cape_fairseq.benchmark.timing import Clock, Ratio, ratio
+
+# Every encoding with its defaults, and what explains a default's cost.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    STOCK: (STOCK, {}),
+    "sinpos": ("sinpos", {}),
+    "abspos": ("abspos", {}),
+    "nopos": ("nopos", {}),
+    "cape": ("cape", {}),
+    "cape, no BOS": ("cape", {"source_bos": "off"}),
+    "shape": ("shape", {}),
+    "rope": ("rope", {}),
+    "alibi": ("alibi", {}),
+    "relpos": ("relpos", {}),
+    "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
+}
+
+
+class Setting:
+    """What all parts share."""
+
+    def __init__(self, clock: Clock, size: str, words: int, tokens: int, dtype: torch.dtype) -> None:
+        self.clock = clock
+        self.device = clock.device
+        self.size = size
+        self.words = words
+        self.task = RandomTask(words)
+        self.tokens = tokens
+        self.dtype = dtype
+
+    def build(self, variant: str) -> nn.Module:
+        torch.manual_seed(1)
+        name, options = VARIANTS[variant]
+        return build(self.task, name, self.size, **options).to(self.device, self.dtype)
+
+    def step(self, variant: str, length: int) -> Callable[[], object]:
+        """A training step on a batch of sentences of ``length`` tokens."""
+        sample = random_batch(self.task, max(1, self.tokens // length), length, self.device)
+        return training_step(self.task, self.build(variant), sample)
+
+
+def row(part: str, case: str, length: int, times: list[float] | None, value: Ratio | float, **more: Any) -> dict:
+    """One measurement: ``value`` is a ratio to ``base``, with its quartiles where there are rounds."""
+    median, *spread = value if isinstance(value, Ratio) else (value,)
+    seconds = None if times is None else statistics.median(times)
+    return {"part": part, "case": case, "length": length, "seconds": seconds, "ratio": median, "spread": spread, **more}
+
+
+def training(setting: Setting, lengths: Iterable[int], variants: Iterable[str] = VARIANTS) -> Iterable[dict]:
+    """A training step of every encoding against fairseq's Transformer and against sinpos."""
+    for length in lengths:
+        steps = {variant: setting.step(variant, length) for variant in variants}
+        times = setting.clock.interleave(steps, f"training step, {length} tokens")
+        for variant, taken in times.items():
+            for base in (STOCK, "sinpos"):
+                if base in times and base != variant:
+                    yield row("training", variant, length, taken, ratio(taken, times[base]), base=base)
+
+
+def decoding(
+    setting: Setting, length: int, variants: Iterable[str], sentences: int = 64, beam: int = 4
+) -> Iterable[dict]:
+    """Beam search: words a second of every encoding / those of fairseq's Transformer; higher is better."""
+    sample = random_batch(setting.task, sentences, length, setting.device)
+    generators = {variant: _generator(setting, variant, length, beam) for variant in variants}
+    cases = {variant: partial(_generate, generator, sample) for variant, generator in generators.items()}
+    times = setting.clock.interleave(cases, f"beam {beam}, {length} tokens")
+    for variant, taken in times.items():
+        speed = sentences * length / statistics.median(taken)
+        faster = ratio(times[STOCK], taken)
+        yield row("decoding", variant, length, taken, faster, base=STOCK, words_per_second=speed)
+
+
+def _generator(setting: Setting, variant: str, length: int, beam: int) -> SequenceGenerator:
+    """A search that writes ``length`` tokens for every sentence, whatever the untrained model thinks."""
+    model = setting.build(variant).eval()
+    model.make_generation_fast_()
+    fixed = {"max_len_a": 0, "max_len_b": length - 1, "min_len": length - 1}
+    return SequenceGenerator([model], setting.task.target_dictionary, beam_size=beam, **fixed)
+
+
+def _generate(generator: SequenceGenerator, sample: dict[str, Any]) -> None:
+    with torch.no_grad():
+        generator.generate(generator.model.models, sample)
+
+
+def memory(setting: Setting, length: int, variants: Iterable[str]) -> Iterable[dict]:
+    """Peak memory of a training step over what the process held before the model was built."""
+    peaks = {}
+    for variant in variants:
+        measure = _cuda_peak if setting.device.type == "cuda" else _process_peak
+        peaks[variant] = measure(setting, variant, length)
+    for variant, peak in peaks.items():
+        yield row("memory", variant, length, None, peak / peaks["sinpos"], base="sinpos", bytes=peak)
+
+
+def _cuda_peak(setting: Setting, variant: str, length: int) -> int:
+    gc.collect()
+    before = torch.cuda.memory_allocated(setting.device)
+    torch.cuda.reset_peak_memory_stats(setting.device)
+    setting.step(variant, length)()
+    return torch.cuda.max_memory_allocated(setting.device) - before
+
+
+def _process_peak(setting: Setting, variant: str, length: int) -> int:
+    """In a fresh process, so that memory which another model has freed is not counted as this one's."""
+    values = setting.size, setting.words, setting.tokens, setting.dtype, torch.get_num_threads(), variant, length
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_step_and_peak, values)
+
+
+def _step_and_peak(
+    size: str, words: int, tokens: int, dtype: torch.dtype, threads: int, variant: str, length: int
+) -> int:
+    torch.set_num_threads(threads)
+    setting = Setting(Clock("cpu"), size, words, tokens, dtype)
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    setting.step(variant, length)()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before

@@ -1,0 +1,73 @@
+"""Measurements as tables to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Row = dict
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns as wide as they need to be; the first to the left, the others to the right."""
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def ratio_text(row: Row) -> str:
+    """A ratio with its quartiles."""
+    return f"{row['ratio']:.2f}" + (" ({:.2f}-{:.2f})".format(*row["spread"]) if row["spread"] else "")
+
+
+def by_length(rows: list[Row], base: str, title: str) -> str:
+    """One line a case, one column a length: the ratios to ``base``."""
+    mine = [row for row in rows if row["base"] == base]
+    lengths = sorted({row["length"] for row in mine})
+    cells = {(row["case"], row["length"]): ratio_text(row) for row in mine}
+    cases = list(dict.fromkeys(row["case"] for row in mine))
+    lines = [[case, *(cells.get((case, length), "") for length in lengths)] for case in cases]
+    return table([title, *(f"{length} tokens" for length in lengths)], lines)
+
+
+def training_report(rows: list[Row]) -> str:
+    bases = list(dict.fromkeys(row["base"] for row in rows))
+    return "\n\n".join(by_length(rows, base, f"training step / {base}") for base in bases)
+
+
+def table9_report(rows: list[Row]) -> str:
+    lines = [
+        [
+            row["case"],
+            str(row["context"]),
+            str(row["length"]),
+            str(row["sentences"]),
+            ratio_text(row),
+            str(row["paper"] or ""),
+        ]
+        for row in sorted(rows, key=lambda row: -row["context"])
+    ]
+    return table(["relpos / none", "context", "tokens", "sentences", "slowdown", "paper"], lines)
+
+
+def memory_report(rows: list[Row]) -> str:
+    lines = [[row["case"], str(row["length"]), f"{row['bytes'] / 2**20:,.0f}", f"{row['ratio']:.2f}"] for row in rows]
+    return table(["peak memory", "tokens", "MiB", "/ sinpos"], lines)
+
+
+def decoding_report(rows: list[Row]) -> str:
+    lines = [[row["case"], f"{row['words_per_second']:,.0f}", ratio_text(row)] for row in rows]
+    return table(["beam search", "words/s", f"/ {rows[0]['base']}"], lines)
+
+
+REPORTS = {
+    "training": training_report,
+    "table9": table9_report,
+    "memory": memory_report,
+    "decoding": decoding_report,
+}
