@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from cape_fairseq.text.tables import table
 
 Row = dict
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as they need to be; the first to the left, the others to the right."""
-    lines = [head, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
 
 
 def ratio_text(row: Row) -> str:

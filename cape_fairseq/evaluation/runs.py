@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from cape_fairseq.text.parallel import TextError, write_lines
+from cape_fairseq.text.tables import table
 
 PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 SPEED = re.compile(r"train_inner .* wps=([\d.]+), ups=([\d.]+)")
@@ -108,7 +109,8 @@ def results_table(runs: Iterable[dict[str, Any]]) -> str:
     """One row a run: parameters, seconds, words per second and BLEU of every test set."""
     runs = list(runs)
     tests = list(dict.fromkeys(name for run in runs for name in run["tests"]))
-    rows = [["run", "parameters", "updates", "train s", "words/s", *(f"BLEU {test}" for test in tests)]]
+    head = ["run", "parameters", "updates", "train s", "words/s", *(f"BLEU {test}" for test in tests)]
+    rows = []
     for run in runs:
         scores = [run["tests"][test]["bleu"] if test in run["tests"] else None for test in tests]
         rows.append(
@@ -121,10 +123,5 @@ def results_table(runs: Iterable[dict[str, Any]]) -> str:
                 *("-" if score is None else f"{score:.2f}" for score in scores),
             ]
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
     signatures = dict.fromkeys(score["signature"] for run in runs for score in run["tests"].values())
-    return "\n".join([*lines, *(f"sacreBLEU signature: {signature}" for signature in signatures)])
+    return "\n".join([table(head, rows), *(f"sacreBLEU signature: {signature}" for signature in signatures)])
