@@ -20,7 +20,7 @@ import cape_fairseq.models  # noqa: F401  (registers the architectures)
 from cape_fairseq.text.quickstart import sentence
 
 ROOT = Path(__file__).resolve().parent.parent
-ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape", "relpos", "rope", "alibi")
+ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape", "relpos", "rope", "alibi", "floater")
 PAD, EOS = 1, 2
 # The settings of *_tiny, for fairseq's own transformer.
 TINY = {

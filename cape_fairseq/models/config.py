@@ -7,7 +7,9 @@ from typing import Any, Optional
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
-ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape", "relpos", "rope", "alibi")
+from cape_fairseq.positions.flow import SOLVERS
+
+ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape", "relpos", "rope", "alibi", "floater")
 SINUSOIDAL = ("sinpos", "cape", "shape")
 
 
@@ -21,7 +23,7 @@ class PositionalTransformerConfig(TransformerConfig):
             "help": "how tokens learn their position: sinpos (fixed sinusoids), abspos (a learned table of "
             "--max-source-positions and --max-target-positions), nopos (not at all), cape (sinusoids at "
             "continuously augmented positions), shape (sinusoids at shifted positions), relpos (learned "
-            "vectors for clipped distances), rope (rotary) or alibi (linear biases)"
+            "vectors for clipped distances), rope (rotary), alibi (linear biases) or floater (learned dynamics)"
         },
     )
     position_augmentation: Optional[ChoiceEnum(["none", "cape", "shape"])] = field(
@@ -82,6 +84,49 @@ class PositionalTransformerConfig(TransformerConfig):
     relpos_terms: ChoiceEnum(["keys", "keys+values"]) = field(
         default="keys+values", metadata={"help": "relpos: what the vectors are added to"}
     )
+    floater_form: ChoiceEnum(["bias", "additive"]) = field(
+        default="bias",
+        metadata={
+            "help": "FLOATER: sinusoids at the input and position-dependent biases of queries, keys and values, which "
+            "can start from a plain Transformer (Eqs. 12-13), or vectors added to the input of blocks (Eq. 8)"
+        },
+    )
+    floater_layers: ChoiceEnum(["all", "input"]) = field(
+        default="all", metadata={"help": "FLOATER: at every block, or at the first of each stack only"}
+    )
+    floater_dynamics: ChoiceEnum(["ode", "rnn-scalar", "rnn2-scalar", "rnn-vector"]) = field(
+        default="ode", metadata={"help": "FLOATER: what moves positions on, the paper's h or an RNN of its Table 6"}
+    )
+    floater_init_scale: Optional[float] = field(
+        default=None,
+        metadata={"help": "FLOATER: size of the initial dynamics (default: 0.1 for bias, 1 for additive)"},
+    )
+    floater_step: float = field(default=0.1, metadata={"help": "FLOATER: Delta, time from one token to the next"})
+    floater_solver: ChoiceEnum(list(SOLVERS)) = field(
+        default="rk4", metadata={"help": "FLOATER: a method of torchdiffeq"}
+    )
+    floater_solver_steps: float = field(
+        default=0.5,
+        metadata={
+            "help": "FLOATER: steps of a fixed-step solver from one token to the next, a whole number, or 1 / n for "
+            "one step over n tokens with cubic interpolation between"
+        },
+    )
+    floater_gradient: ChoiceEnum(["backprop", "adjoint"]) = field(
+        default="backprop", metadata={"help": "FLOATER: gradients through the solver, or by the adjoint equation"}
+    )
+    floater_refresh: int = field(
+        default=1, metadata={"help": "FLOATER: solve every N updates of training and keep the vectors in between"}
+    )
+    floater_update_interval: int = field(
+        default=1, metadata={"help": "FLOATER: update the dynamics every N updates only"}
+    )
+    floater_lr_scale: float = field(
+        default=1.0, metadata={"help": "FLOATER: learning rate of the dynamics / that of the rest (with Adam)"}
+    )
+    floater_freeze: ChoiceEnum(["none", "dynamics", "transformer"]) = field(
+        default="none", metadata={"help": "FLOATER: what is not trained"}
+    )
 
 
 def base_architecture(args: Any) -> None:
@@ -102,6 +147,8 @@ def base_architecture(args: Any) -> None:
         args.position_augmentation = encoding if encoding in ("cape", "shape") else "none"
     if args.cape_global_shift is None:
         args.cape_global_shift = 0.0 if encoding in ("rope", "alibi") else 5.0
+    if args.floater_init_scale is None:
+        args.floater_init_scale = 0.1 if args.floater_form == "bias" else 1.0
     if args.source_bos is None:
         args.source_bos = "on" if encoding == "cape" else "off"
     elif isinstance(args.source_bos, bool):  # on and off in YAML

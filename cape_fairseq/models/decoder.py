@@ -7,12 +7,20 @@ from typing import Any
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder import enter_block, wrap_layer
+from cape_fairseq.models.encoder import wrap_layer
 from cape_fairseq.models.encodings import (
     build_augmentation,
     build_block_encodings,
     build_encoding,
     build_in_attention,
+)
+from cape_fairseq.models.floater import (
+    DECODER_BIASES,
+    INPUT,
+    SOURCE_BIASES,
+    BlockPositions,
+    Places,
+    build_flow,
 )
 from cape_fairseq.modules.attention import IncrementalState, visible_keys
 from cape_fairseq.modules.layers import DecoderLayer
@@ -38,6 +46,7 @@ class PositionalDecoder(TransformerDecoderBase):
         self.embed_positions = build_encoding(cfg, *size)
         self.block_positions = build_block_encodings(cfg, cfg.decoder.layers, *size)
         self.in_attention = build_in_attention(cfg, self.embed_dim, cfg.decoder.attention_heads)
+        self.flow = build_flow(cfg, self.embed_dim, cfg.decoder.layers, (*DECODER_BIASES, *SOURCE_BIASES))
 
     def build_decoder_layer(self, cfg, no_encoder_attn: bool = False) -> nn.Module:
         self.blocks_built += 1
@@ -95,7 +104,9 @@ class PositionalDecoder(TransformerDecoderBase):
         causal = not full_context_alignment
         new = slice(-1, None) if incremental_state is not None else slice(None)  # tokens not seen before
         positions = self.target_positions(padding_mask, source_padding, draw)
-        x = self.embed_prefix(prev_output_tokens[:, new], positions[:, new]).transpose(0, 1)  # T x B x C
+        flow = self.solve(padding_mask, source_padding, incremental_state)
+        blocks = BlockPositions(self.block_positions, positions[:, new], flow)
+        x = self.embed_prefix(prev_output_tokens[:, new], positions[:, new], blocks).transpose(0, 1)  # T x B x C
         # Padding on the right comes after every token that could see it; on the left it must be hidden.
         hidden = padding_mask if full_context_alignment or bool(padding_mask[:, 0].any()) else None
         seen = self.positions.columns(padding_mask) if draw is None else positions
@@ -108,14 +119,16 @@ class PositionalDecoder(TransformerDecoderBase):
         weights = None
         inner_states: list[Tensor | None] = [x]
         for index, layer in enumerate(self.layers):
+            x = blocks.enter(x, layer.block) if layer.block > 1 else x
             x, layer_weights, _ = layer(
-                enter_block(x, layer.block, self.block_positions, positions[:, new]),
+                x,
                 source,
                 source_mask,
                 incremental_state,
                 causal=causal,
                 need_attn=weigh and index == wanted,
                 **arguments,
+                **blocks.biases(layer.block),
             )
             inner_states.append(x)
             weights = layer_weights if index == wanted else weights
@@ -144,7 +157,19 @@ class PositionalDecoder(TransformerDecoderBase):
         center = self.source_positions.mean(source_padding) if centered else None
         return self.positions(padding_mask, draw, center)
 
-    def embed_prefix(self, tokens: Tensor, positions: Tensor) -> Tensor:
+    def solve(
+        self, padding_mask: Tensor, source_padding: Tensor | None, incremental_state: IncrementalState | None
+    ) -> list[dict[str, Tensor]] | None:
+        """FLOATER's vectors for the prefix, and for the source while its keys and values are still to be made."""
+        if self.flow is None:
+            return None
+        target = Places(padding_mask, last_only=incremental_state is not None)
+        places = dict.fromkeys((*DECODER_BIASES, *INPUT), target)
+        if source_padding is not None and not incremental_state:
+            places.update(dict.fromkeys(SOURCE_BIASES, Places(source_padding)))
+        return self.flow.for_blocks(places)
+
+    def embed_prefix(self, tokens: Tensor, positions: Tensor, blocks: BlockPositions) -> Tensor:
         """Embed tokens at positions, both [B, T] -> [B, T, C]."""
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
@@ -153,6 +178,7 @@ class PositionalDecoder(TransformerDecoderBase):
             x = self.project_in_dim(x)
         if self.embed_positions is not None:
             x = x + self.embed_positions(positions).type_as(x)
+        x = blocks.enter(x.transpose(0, 1), 1).transpose(0, 1)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)

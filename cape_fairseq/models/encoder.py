@@ -14,6 +14,7 @@ from cape_fairseq.models.encodings import (
     build_encoding,
     build_in_attention,
 )
+from cape_fairseq.models.floater import ENCODER_BIASES, INPUT, BlockPositions, Places, build_flow
 from cape_fairseq.modules.attention import visible_keys
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.positions import Draw
@@ -27,13 +28,6 @@ def wrap_layer(layer: nn.Module, cfg) -> nn.Module:
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
-
-
-def enter_block(x: Tensor, block: int, encodings: nn.ModuleList | None, positions: Tensor) -> Tensor:
-    """Add the positions [B, T] of a block after the first to its input [T, B, C], where it has any."""
-    if encodings is None or block == 1:
-        return x
-    return x + encodings[block - 2](positions).transpose(0, 1).type_as(x)
 
 
 class PositionalEncoder(TransformerEncoderBase):
@@ -50,18 +44,29 @@ class PositionalEncoder(TransformerEncoderBase):
         self.embed_positions = build_encoding(cfg, *size)
         self.block_positions = build_block_encodings(cfg, cfg.encoder.layers, *size)
         self.in_attention = build_in_attention(cfg, embed_tokens.embedding_dim, cfg.encoder.attention_heads)
+        self.flow = build_flow(cfg, embed_tokens.embedding_dim, cfg.encoder.layers, ENCODER_BIASES)
 
     def build_encoder_layer(self, cfg) -> nn.Module:
         self.blocks_built += 1
         return wrap_layer(EncoderLayer(cfg, self.blocks_built), cfg)
 
-    def forward_embedding(self, tokens: Tensor, token_embedding: Tensor | None, positions: Tensor):
+    def solve(self, padding_mask: Tensor) -> list[dict[str, Tensor]] | None:
+        """FLOATER's vectors for a batch, by block."""
+        if self.flow is None:
+            return None
+        places = Places(padding_mask)
+        return self.flow.for_blocks(dict.fromkeys((*ENCODER_BIASES, *INPUT), places))
+
+    def forward_embedding(
+        self, tokens: Tensor, token_embedding: Tensor | None, positions: Tensor, blocks: BlockPositions
+    ) -> tuple[Tensor, Tensor]:
         """Tokens and positions [B, S] -> input of the first layer and scaled embeddings, [B, S, C]."""
         if token_embedding is None:
             token_embedding = self.embed_tokens(tokens)
         x = embed = self.embed_scale * token_embedding
         if self.embed_positions is not None:
             x = embed + self.embed_positions(positions).type_as(embed)
+        x = blocks.enter(x.transpose(0, 1), 1).transpose(0, 1)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x)
@@ -101,7 +106,8 @@ class PositionalEncoder(TransformerEncoderBase):
             self.embed_positions.check_length(padding_mask, "--max-source-positions")
         has_padding = bool(padding_mask.any())
         positions = self.positions(padding_mask, draw)
-        x, embedding = self.forward_embedding(src_tokens, token_embeddings, positions)
+        blocks = BlockPositions(self.block_positions, positions, self.solve(padding_mask))
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings, positions, blocks)
         if has_padding:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0)
         x = x.transpose(0, 1)  # B x S x C -> S x B x C
@@ -110,7 +116,8 @@ class PositionalEncoder(TransformerEncoderBase):
         arguments = self.in_attention(seen, seen, mask, causal=False)
         states = [x] if return_all_hiddens else []
         for layer in self.layers:
-            x = layer(enter_block(x, layer.block, self.block_positions, positions), **arguments)
+            x = blocks.enter(x, layer.block) if layer.block > 1 else x
+            x = layer(x, **arguments, **blocks.biases(layer.block))
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:

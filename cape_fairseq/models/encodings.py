@@ -19,6 +19,11 @@ def build_augmentation(cfg: PositionalTransformerConfig) -> Augmentation:
     return Augmentation()
 
 
+def has_bias_flow(cfg: PositionalTransformerConfig) -> bool:
+    """FLOATER's form that leaves the sinusoids at the input, so that a plain Transformer can start it."""
+    return cfg.position_encoding == "floater" and cfg.floater_form == "bias"
+
+
 def build_encoding(
     cfg: PositionalTransformerConfig, max_positions: int, dim: int, padding_idx: int, block: int = 1
 ) -> nn.Module | None:
@@ -27,7 +32,7 @@ def build_encoding(
         return None
     if cfg.position_encoding == "abspos":
         return LearnedEncoding(max_positions, dim, padding_idx)
-    if cfg.position_encoding in SINUSOIDAL:
+    if cfg.position_encoding in SINUSOIDAL or has_bias_flow(cfg):
         return SinusoidalEncoding(dim, block if cfg.position_layers == "all" else None)
     return None
 

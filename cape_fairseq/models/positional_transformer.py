@@ -15,6 +15,7 @@ from torch import Tensor, distributed
 from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.encoder import PositionalEncoder
+from cape_fairseq.models.floater import freeze
 from cape_fairseq.models.source_scale import resolve_source_scale
 from cape_fairseq.models.validation import validate
 from cape_fairseq.models.warm_start import adapt_position_tables
@@ -49,6 +50,7 @@ class PositionalTransformer(TransformerModelBase):
                 setattr(args, f"{side}_layers", len(kept.split(",")))
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
         model = super().build_model(PositionalTransformerConfig.from_namespace(options), task)
+        freeze(model, args.floater_freeze)
         model.decoder.align_in_training = bool(getattr(getattr(task, "cfg", None), "load_alignments", False))
         return model
 
@@ -63,6 +65,9 @@ class PositionalTransformer(TransformerModelBase):
     def set_num_updates(self, num_updates: int) -> None:
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
+        for stack in (self.encoder, self.decoder):
+            if stack.flow is not None:
+                stack.flow.set_num_updates(num_updates)
 
     def draw(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> PairDraw | None:
         """Draw the augmentation of a training batch, once for each sentence pair.

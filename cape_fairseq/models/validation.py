@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from cape_fairseq.models.config import ENCODINGS, SINUSOIDAL
+from cape_fairseq.positions.flow import SOLVERS
 
 UNSUPPORTED = {
     "encoder_learned_pos": "choose learned positions with --position-encoding abspos",
@@ -22,7 +23,15 @@ CHOICES = {
     "source_bos": ("on", "off"),
     "relpos_layers": ("all", "first"),
     "relpos_terms": ("keys", "keys+values"),
+    "floater_form": ("bias", "additive"),
+    "floater_layers": ("all", "input"),
+    "floater_dynamics": ("ode", "rnn-scalar", "rnn2-scalar", "rnn-vector"),
+    "floater_solver": SOLVERS,
+    "floater_gradient": ("backprop", "adjoint"),
+    "floater_freeze": ("none", "dynamics", "transformer"),
 }
+
+OTHERWISE = {"floater": "its blocks are chosen with --floater-layers"}
 
 
 def check(condition: bool, name: str, value: Any, expected: str) -> None:
@@ -57,7 +66,14 @@ def check_numbers(args: Any) -> None:
     )
     scale = args.cape_global_scale
     check(1 <= scale < math.inf, "cape_global_scale", scale, "a finite number of at least 1")
-    for name, least in (("shape_max_shift", 0), ("relpos_max_distance", 1)):
+    for name in ("floater_step", "floater_init_scale", "floater_lr_scale", "floater_solver_steps"):
+        value = getattr(args, name)
+        check(0 < value < math.inf, name, value, "a number above 0")
+    steps = args.floater_solver_steps if args.floater_solver_steps >= 1 else 1 / args.floater_solver_steps
+    expected = "a whole number, or 1 / a whole number (0.5, 0.25, ...)"
+    check(abs(steps - round(steps)) < 1e-6, "floater_solver_steps", args.floater_solver_steps, expected)
+    whole = {"shape_max_shift": 0, "relpos_max_distance": 1, "floater_refresh": 1, "floater_update_interval": 1}
+    for name, least in whole.items():
         value = getattr(args, name)
         check(value >= least and value == int(value), name, value, f"an integer of at least {least}")
 
@@ -86,11 +102,13 @@ def check_augmentation(args: Any) -> None:
 def check_encoding(args: Any) -> None:
     """Options of one encoding that another has no use for, and widths that do not fit."""
     encoding = args.position_encoding
-    if encoding in ("abspos", "relpos", "nopos"):
+    if encoding in ("abspos", "relpos", "nopos", "floater"):
         reason = f"1 with {encoding}, which has no positions between whole ones"
         check(args.source_scale == 1, "source_scale", args.source_scale, reason)
+    frozen = args.floater_freeze
+    check(encoding == "floater" or frozen == "none", "floater_freeze", frozen, f"none with {encoding}")
     every_block = encoding in (*SINUSOIDAL, "abspos")
-    reason = f"input with {encoding}, which adds nothing to the input of a block"
+    reason = f"input with {encoding}: {OTHERWISE.get(encoding, 'it adds nothing to the input of a block')}"
     check(every_block or args.position_layers == "input", "position_layers", args.position_layers, reason)
     if encoding == "rope":
         for side in ("encoder", "decoder"):

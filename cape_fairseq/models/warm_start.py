@@ -15,6 +15,7 @@ POSITION_KEYS = re.compile(
     r"(encoder|decoder)\.("
     r"embed_positions\.(weight|weights|_float_tensor)"  # learned; sinusoidal, by fairseq version
     r"|block_positions\.\d+\.weight"  # learned, of the blocks after the first
+    r"|flow\.(initial|lr_scale|stored|dynamics\.maps\.\d+\.(weight|time_weight|bias))"
     r"|layers\.\d+\.self_attn\.relative_(keys|values)"
     r")"
 )

@@ -44,6 +44,9 @@ class Attention(MultiheadAttention):
         causal: bool = False,
         need_weights: bool = False,
         rotation: Tensor | None = None,
+        query_bias: Tensor | None = None,
+        key_bias: Tensor | None = None,
+        value_bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from ``query`` to ``key``, or to itself in self-attention.
 
@@ -57,14 +60,17 @@ class Attention(MultiheadAttention):
                 there are no later keys.
             need_weights: return the attention weights too.
             rotation: complex [B or 1, 1, T, D / 2], turns queries and the keys of the same tokens.
+            query_bias: [T, B or 1, C], added to the projected queries.
+            key_bias, value_bias: [T or S, B or 1, C], the same for the keys and values of ``key``.
 
         Returns:
             output [T, B, C], and the weights [H, B, T, S] or None.
         """
         length, batch, width = query.shape
-        q = self.split_heads(self.q_proj(query))
+        q = self.split_heads(add(self.q_proj(query), query_bias))
         q = q if rotation is None else rotate(q, rotation)
-        k, v = self.keys_and_values(query if key is None else key, incremental_state, rotation)
+        source = query if key is None else key
+        k, v = self.keys_and_values(source, incremental_state, rotation, key_bias, value_bias)
         if mask is not None and mask.is_floating_point():
             mask = mask.type_as(q)
         causal = causal and mask is None and incremental_state is None
@@ -86,13 +92,19 @@ class Attention(MultiheadAttention):
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)
 
     def keys_and_values(
-        self, source: Tensor, state: IncrementalState | None, rotation: Tensor | None
+        self,
+        source: Tensor,
+        state: IncrementalState | None,
+        rotation: Tensor | None,
+        key_bias: Tensor | None,
+        value_bias: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, C / H], with those of earlier steps."""
         saved = self._get_input_buffer(state) if state is not None else {}
         if saved and self.encoder_decoder_attention:
             return saved["prev_key"], saved["prev_value"]
-        k, v = self.split_heads(self.k_proj(source)), self.split_heads(self.v_proj(source))
+        k = self.split_heads(add(self.k_proj(source), key_bias))
+        v = self.split_heads(add(self.v_proj(source), value_bias))
         k = k if rotation is None else rotate(k, rotation)
         if saved:
             k = torch.cat([saved["prev_key"], k], dim=2)
@@ -102,6 +114,10 @@ class Attention(MultiheadAttention):
         if state is not None:
             self._set_input_buffer(state, {"prev_key": k, "prev_value": v})
         return k, v
+
+
+def add(x: Tensor, bias: Tensor | None) -> Tensor:
+    return x if bias is None else x + bias.type_as(x)
 
 
 def visible_keys(key_padding_mask: Tensor | None, length: int, causal: bool) -> Tensor | None:

@@ -64,9 +64,9 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg) -> Attention:
         return self.build_attention(cfg, cfg.encoder.attention_heads, self_attention=True)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, **attention: Tensor | None) -> Tensor:
         """x [S, B, C], and what positions and padding give to :class:`Attention` -> [S, B, C]."""
-        x = self.sublayer(x, self.self_attn_layer_norm, lambda y: self.self_attn(y, mask=mask, rotation=rotation)[0])
+        x = self.sublayer(x, self.self_attn_layer_norm, lambda y: self.self_attn(y, **attention)[0])
         return self.sublayer(x, self.final_layer_norm, self.feed_forward)
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
@@ -103,10 +103,12 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         encoder_out: Tensor | None = None,
         source_mask: Tensor | None = None,
         incremental_state: IncrementalState | None = None,
-        mask: Tensor | None = None,
         causal: bool = True,
-        rotation: Tensor | None = None,
         need_attn: bool = False,
+        cross_query_bias: Tensor | None = None,
+        cross_key_bias: Tensor | None = None,
+        cross_value_bias: Tensor | None = None,
+        **attention: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, None]:
         """Run the block.
 
@@ -115,8 +117,10 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
             encoder_out: [S, B, C], or None in a decoder without cross-attention.
             source_mask: mask of the cross-attention, as :class:`Attention` takes it.
             incremental_state: keys and values of earlier steps; then T is 1.
-            mask, causal, rotation: for the self-attention, as :class:`Attention` takes them.
+            causal: whether a target token is kept from seeing later ones.
             need_attn: return the weights of the cross-attention too.
+            cross_query_bias, cross_key_bias, cross_value_bias: of the cross-attention.
+            attention: what else positions and padding give to the self-attention.
 
         Returns:
             output [T, B, C], the weights [H, B, T, S] or None, and None (fairseq's third value is
@@ -125,12 +129,19 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         weights: list[Tensor | None] = [None]
 
         def attend_to_prefix(y: Tensor) -> Tensor:
-            return self.self_attn(y, mask=mask, incremental_state=incremental_state, causal=causal, rotation=rotation)[
-                0
-            ]
+            return self.self_attn(y, incremental_state=incremental_state, causal=causal, **attention)[0]
 
         def attend_to_source(y: Tensor) -> Tensor:
-            y, weights[0] = self.encoder_attn(y, encoder_out, source_mask, incremental_state, need_weights=need_attn)
+            y, weights[0] = self.encoder_attn(
+                y,
+                encoder_out,
+                source_mask,
+                incremental_state,
+                need_weights=need_attn,
+                query_bias=cross_query_bias,
+                key_bias=cross_key_bias,
+                value_bias=cross_value_bias,
+            )
             return y
 
         x = self.sublayer(x, self.self_attn_layer_norm, attend_to_prefix)

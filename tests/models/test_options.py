@@ -61,7 +61,20 @@ from tests.conftest import ToyTask, build
         ({"position_encoding": "relpos", "source_scale": "1.2"}, "--source-scale is 1.2, but it must be 1 with relpos"),
         (
             {"position_encoding": "alibi", "position_layers": "all"},
-            "--position-layers is all, but it must be input with alibi",
+            "--position-layers is all, but it must be input with alibi: it adds nothing",
+        ),
+        ({"floater_step": 0.0}, "--floater-step is 0.0, but it must be a number above 0"),
+        ({"floater_solver": "rk5"}, "--floater-solver is rk5, but it must be euler or"),
+        ({"floater_solver_steps": 0.3}, "--floater-solver-steps is 0.3, but it must be a whole number, or 1 / a whole"),
+        ({"floater_refresh": 0}, "--floater-refresh is 0, but it must be an integer of at least 1"),
+        ({"floater_freeze": "transformer"}, "--floater-freeze is transformer, but it must be none with cape"),
+        (
+            {"position_encoding": "floater", "position_layers": "all"},
+            "--position-layers is all, but it must be input with floater: its blocks are chosen with --floater-layers",
+        ),
+        (
+            {"position_encoding": "floater", "source_scale": "1.2"},
+            "--source-scale is 1.2, but it must be 1 with floater",
         ),
         (
             {"position_encoding": "rope", "decoder_attention_heads": 128},

@@ -16,6 +16,11 @@ OWN = {  # what only some encodings have
         f"{side}.layers.{layer}.self_attn.relative_{term}"
         for side, layer, term in itertools.product(SIDES, range(3), ("keys", "values"))
     },
+    "floater": {f"{side}.flow.{name}" for side in SIDES for name in ("initial", "lr_scale")}
+    | {
+        f"{side}.flow.dynamics.maps.{number}.{name}"
+        for side, number, name in itertools.product(SIDES, range(2), ("weight", "time_weight", "bias"))
+    },
 }
 
 

@@ -1,0 +1,157 @@
+"""FLOATER: position vectors that follow a learned dynamical system (Liu et al. 2020)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchdiffeq import odeint, odeint_adjoint
+
+from cape_fairseq.positions.sinusoid import sinusoid
+
+FIXED_STEP = ("euler", "midpoint", "heun2", "heun3", "rk4", "explicit_adams")
+SOLVERS = (*FIXED_STEP, "dopri5", "dopri8", "bosh3", "adaptive_heun")
+
+
+class Map(nn.Module):
+    """A linear map of a vector and of what tells the time: (d + extra) -> d."""
+
+    def __init__(self, dim: int, extra: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(dim, dim).normal_(0, dim**-0.5))
+        self.time_weight = nn.Parameter(torch.empty(dim, extra).normal_(0, dim**-0.5))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+
+Bound = list[tuple[Tensor, Tensor, Tensor]]
+
+
+def bind(maps: Iterable[Map], scale: Tensor, dtype: torch.dtype) -> Bound:
+    """The maps' parameters in the precision of the solver, once for all of its steps, times ``scale``."""
+    factor = scale.to(dtype)
+    return [tuple(p.to(dtype) * factor for p in (m.weight, m.time_weight, m.bias)) for m in maps]
+
+
+def affine(parameters: tuple[Tensor, Tensor, Tensor], p: Tensor, time: Tensor) -> Tensor:
+    """Apply a map to p [N, d] and time [extra] -> [N, d]."""
+    weight, time_weight, bias = parameters
+    return F.linear(p, weight, torch.addmv(bias, time_weight, time))
+
+
+class Dynamics(nn.Module):
+    """The paper's h: two linear maps, with the time appended to the input of each, and tanh between them.
+
+    It has 2 d^2 + 4 d parameters (526,336 at d = 512, Table 6).
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.maps = nn.ModuleList(Map(dim, 1) for _ in range(2))
+
+    def follow(self, initial: Tensor, length: int, scale: Tensor, solver: Solver) -> Tensor:
+        """Positions 0, 1, ... of the trajectories from ``initial`` [N, d] on: [length, N, d]."""
+        inner, outer = parameters = bind(self.maps, scale, initial.dtype)
+
+        def h(t: Tensor, p: Tensor) -> Tensor:
+            time = t.reshape(1)
+            return affine(outer, torch.tanh(affine(inner, p, time)), time)
+
+        return solver.solve(h, [tensor for part in parameters for tensor in part], initial, length)
+
+
+class Recurrence(nn.Module):
+    """What Table 6 compares FLOATER with: p_{i+1} = RNN(z_i, p_i) (Eq. 14).
+
+    ``rnn-scalar`` has one map and the index i as its input z_i, ``rnn2-scalar`` two, ``rnn-vector`` two
+    whose input is the sinusoid of i (the paper calls it one layer; two is what its count of about
+    1,050 K parameters at d = 512 fits).
+    """
+
+    MAPS: ClassVar[dict[str, int]] = {"rnn-scalar": 1, "rnn2-scalar": 2, "rnn-vector": 2}
+
+    def __init__(self, dim: int, kind: str) -> None:
+        super().__init__()
+        self.vector = kind == "rnn-vector"
+        self.maps = nn.ModuleList(Map(dim, dim if self.vector else 1) for _ in range(self.MAPS[kind]))
+
+    def follow(self, initial: Tensor, length: int, scale: Tensor, solver: Solver) -> Tensor:
+        """States 0, 1, ... from ``initial`` [N, d] on: [length, N, d]; there is nothing for a solver to do."""
+        indices = torch.arange(float(length), dtype=initial.dtype, device=initial.device)
+        inputs = sinusoid(indices, initial.size(-1)) if self.vector else indices.unsqueeze(1)
+        parameters = bind(self.maps, scale, initial.dtype)
+        states = [initial]
+        for z in inputs[:-1]:
+            p = states[-1]
+            for part in parameters:
+                p = torch.tanh(affine(part, p, z))
+            states.append(p)
+        return torch.stack(states)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How a trajectory is computed.
+
+    ``steps`` are those of a fixed-step method between two tokens, a whole number, or 1 / n for one
+    step over n tokens, between whose ends the solution is interpolated by cubics. ``gradient`` is
+    ``backprop`` through the solver, or ``adjoint`` (Eqs. 16-17): less memory, a second solution
+    backwards in time.
+    """
+
+    method: str = "rk4"
+    step: float = 0.1
+    steps: float = 1
+    gradient: str = "backprop"
+
+    def solve(
+        self, h: Callable[[Tensor, Tensor], Tensor], parameters: list[Tensor], initial: Tensor, length: int
+    ) -> Tensor:
+        """Solve dp/dt = h(t, p) (Eq. 8).
+
+        Args:
+            h: time (a scalar) and state [N, d] -> [N, d].
+            parameters: what h depends on and gradients are wanted for.
+            initial: [N, d], the state at time 0.
+            length: number of positions.
+
+        Returns:
+            the states at times 0, step, 2 step, ...: [length, N, d].
+        """
+        if length == 1:
+            return initial.unsqueeze(0)
+        # Whole steps only, so that a position's vector does not depend on how many more are solved.
+        whole = math.ceil((length - 1) / self.tokens_a_step) * self.tokens_a_step + 1
+        times = torch.arange(whole, dtype=initial.dtype, device=initial.device) * self.step
+        options = {"grid_constructor": self.grid, "interp": "cubic"} if self.method in FIXED_STEP else {}
+        if self.method == "explicit_adams":
+            options["max_order"] = 4  # torchdiffeq's 12 is unstable at these steps
+        if self.gradient == "backprop":
+            return odeint(h, initial, times, method=self.method, options=options)[:length]
+        parameters = tuple(parameter for parameter in parameters if parameter.requires_grad)
+        return odeint_adjoint(
+            h,
+            initial,
+            times,
+            method=self.method,
+            options=options,
+            adjoint_options=dict(options),
+            adjoint_params=parameters,
+        )[:length]
+
+    @property
+    def tokens_a_step(self) -> int:
+        """Tokens that one step of a fixed-step solver covers, at least one."""
+        return max(1, round(1 / self.steps)) if self.method in FIXED_STEP else 1
+
+    def grid(self, _function: object, _initial: Tensor, times: Tensor) -> Tensor:
+        """All times of a fixed-step solver; with steps >= 1 those asked for are among them exactly."""
+        if self.tokens_a_step > 1:
+            return torch.cat([times[: -1 : self.tokens_a_step], times[-1:]])
+        parts = torch.arange(round(self.steps), dtype=times.dtype, device=times.device) / round(self.steps)
+        within = times[:-1, None] + times.diff()[:, None] * parts
+        return torch.cat([within.flatten(), times[-1:]])

@@ -1,0 +1,118 @@
+"""FLOATER in the model: a strict superset of the plain Transformer, each trajectory in its place."""
+
+import pytest
+import torch
+
+from tests.conftest import batch, build
+
+SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
+REAL = TARGET.ne(1)
+
+
+def still(model):
+    """The model with dynamics that move nothing."""
+    model.train()  # what was solved before is out of date
+    for stack in (model.encoder, model.decoder):
+        for parameter in stack.flow.dynamics.parameters():
+            torch.nn.init.zeros_(parameter)
+    return model.eval()
+
+
+@pytest.mark.parametrize("old", ["transformer", "sinpos", "shape", "cape"])
+def test_without_motion_it_is_the_model_it_came_from(old):
+    arch = old if old == "transformer" else f"{old}_transformer_tiny"
+    options = {} if old == "transformer" else {"source_bos": "on" if old == "cape" else "off"}
+    source = build(arch, seed=3, **options)
+    model = build("floater_transformer_tiny", **{key: value for key, value in options.items() if key == "source_bos"})
+    model.load_state_dict(source.state_dict(), strict=True)
+    expected = source(SOURCE, None, TARGET)[0]
+    close = model(SOURCE, None, TARGET)[0]
+    assert 1e-6 < (close - expected)[REAL].abs().max() < 0.1 * expected.abs().max()  # the default moves a little
+    equal = still(model)(SOURCE, None, TARGET)[0]
+    assert (equal - expected)[REAL].abs().max() < 1e-6 * expected.abs().max()
+
+
+@pytest.mark.parametrize("layers", ["all", "input"])
+def test_every_trajectory_is_a_bias_of_its_own_projection(layers):
+    """Without motion a trajectory is a constant, which the projection's own bias can hold as well."""
+    model = still(build("floater_transformer_tiny", floater_layers=layers))
+    plain = build("sinpos_transformer_tiny")
+    plain.load_state_dict(model.state_dict(), strict=True)
+    names = {
+        "encoder": ["self_attn.q", "self_attn.k", "self_attn.v"],
+        "decoder": ["self_attn.q", "self_attn.k", "self_attn.v", "encoder_attn.q", "encoder_attn.k", "encoder_attn.v"],
+    }
+    for side, projections in names.items():
+        flow = getattr(model, side).flow
+        torch.nn.init.normal_(flow.initial)
+        blocks = flow.initial.detach().view(-1, len(projections), 128)
+        assert len(blocks) == (3 if layers == "all" else 1)
+        for block, vectors in enumerate(blocks):
+            for projection, vector in zip(projections, vectors, strict=True):
+                plain.get_parameter(f"{side}.layers.{block}.{projection}_proj.bias").data += vector
+    difference = model(SOURCE, None, TARGET)[0] - plain(SOURCE, None, TARGET)[0]
+    assert difference[REAL].abs().max() < 1e-4
+
+
+def test_positions_make_the_difference_along_both_sides():
+    """The biases of a token are those of its own place, counted from its sentence's first token."""
+    model = build("floater_transformer_tiny", floater_init_scale=2.0)
+    places, flow = [], model.decoder.flow
+    for name, length in (("query_bias", 7), ("cross_key_bias", 9)):
+        got = model.decoder.solve(TARGET.eq(1), SOURCE.eq(1), None)[1][name]
+        state = flow.names.index(name) + len(flow.names)
+        expected = flow.solve(9)[:, state]
+        if name == "query_bias":
+            assert torch.allclose(got[:, 0], expected[:length], atol=1e-6)
+        else:
+            assert torch.allclose(got[:, 0], expected, atol=1e-6)  # the row without padding
+            assert torch.allclose(got[-3:, 1], expected[:3], atol=1e-6)  # three tokens, padded on the left
+        places.append(got)
+    assert places[0].shape == (7, 1, 128)
+    assert places[1].shape == (9, 3, 128)
+
+
+def test_the_additive_form_has_no_other_positions():
+    model = build("floater_transformer_tiny", floater_form="additive")
+    assert model.encoder.embed_positions is None
+    for stack in (model.encoder, model.decoder):
+        assert stack.flow.initial.shape == (3, 128)
+        torch.nn.init.zeros_(stack.flow.initial)
+    nopos = build("nopos_transformer_tiny")
+    nopos.load_state_dict(model.state_dict())
+    expected = nopos(SOURCE, None, TARGET)[0]
+    assert (model(SOURCE, None, TARGET)[0] - expected)[REAL].abs().max() > 1e-3
+    assert (still(model)(SOURCE, None, TARGET)[0] - expected)[REAL].abs().max() < 1e-5
+    assert build("floater_transformer_tiny", floater_form="additive", floater_layers="input").encoder.flow.blocks == 1
+
+
+@pytest.mark.parametrize("options", [
+    {"floater_form": "additive"}, {"floater_layers": "input"}, {"floater_dynamics": "rnn-vector"},
+    {"floater_solver": "dopri5"}, {"floater_gradient": "adjoint"}, {"source_bos": "on"},
+    {"floater_form": "additive", "encoder_normalize_before": True, "decoder_normalize_before": True},
+])  # fmt: skip
+def test_steps_equal_the_parallel_pass_in_every_form(options):
+    model = build("floater_transformer_tiny", floater_init_scale=1.0, **options)
+    for left in (True, False):
+        target = batch([7, 5, 2], left, end=False)
+        parallel = model(SOURCE, None, target)[0]
+        encoder_out, state = model.encoder(SOURCE), {}
+        for step in range(7):
+            scores, _ = model.decoder(target[:, : step + 1], encoder_out, state)
+            rows = target[:, step].ne(1)
+            assert (scores[rows, 0] - parallel[rows, step]).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("what", ["dynamics", "transformer"])
+def test_freeze(what):
+    model = build("floater_transformer_tiny", floater_freeze=what)
+    for name, parameter in model.named_parameters():
+        frozen = ".dynamics." in name if what == "dynamics" else ".flow." not in name
+        assert parameter.requires_grad != frozen, name
+    model.train()(SOURCE, None, TARGET)[0].sum().backward()
+
+
+def test_the_model_tells_its_trajectories_the_update():
+    model = build("floater_transformer_tiny", floater_refresh=4)
+    model.set_num_updates(7)
+    assert model.encoder.flow.num_updates == model.decoder.flow.num_updates == 7
