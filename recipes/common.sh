@@ -155,10 +155,23 @@ train_logged() {
     fairseq-train "$@" 2>&1 | tee -a "$log"
 }
 
-# translate BIN RUN SUBSET NAME SRC TGT OPTIONS...: beam search with the best checkpoint; RUN/NAME.out.
+# quickstart_corpus DIR: make, tokenize and binarize the quick start's corpus in DIR/text and DIR/data-bin.
+quickstart_corpus() {
+    local text=$1/text lang split files
+    step corpus "$text/logs" python "$root/scripts/make_quickstart_corpus.py" "$text/raw"
+    for lang in en de; do
+        files=()
+        for split in train valid test test_long; do files+=("$text/raw/$split.$lang" "$text/$split.$lang"); done
+        step "tokenize-$lang" "$text/logs" python "$root/scripts/prepare_text.py" tokenize "$lang" "${files[@]}"
+    done
+    prepare_bpe "$text" "$1/data-bin" 1000 en de test test_long
+}
+
+# translate BIN RUN SUBSET NAME SRC TGT OPTIONS...: beam search with the best checkpoint, or the one that
+# which=NAME names; RUN/NAME.out.
 translate() {
     local bin=$1 run=$2 subset=$3 name=$4 src=$5 tgt=$6; shift 6
-    fairseq-generate "$bin" --user-dir "$root/cape_fairseq" --path "$run/checkpoints/checkpoint_best.pt" \
+    fairseq-generate "$bin" --user-dir "$root/cape_fairseq" --path "$run/checkpoints/checkpoint_${which:-best}.pt" \
         --source-lang "$src" --target-lang "$tgt" --gen-subset "$subset" --beam 4 --max-tokens 4096 \
         --remove-bpe --log-format simple ${device[@]+"${device[@]}"} "$@" | tee "$run/$name.out.tmp" || return
     mv "$run/$name.out.tmp" "$run/$name.out"

@@ -22,13 +22,7 @@ begin=$SECONDS text=$out/text
 
 quick=("${tiny_training[@]}" --max-tokens 2048 --warmup-updates 200 --max-update 600 --seed 1)
 remember "$out/settings" "${quick[*]}"
-step corpus "$text/logs" python "$root/scripts/make_quickstart_corpus.py" "$text/raw"
-for lang in en de; do
-    files=()
-    for split in train valid test test_long; do files+=("$text/raw/$split.$lang" "$text/$split.$lang"); done
-    step "tokenize-$lang" "$text/logs" python "$root/scripts/prepare_text.py" tokenize "$lang" "${files[@]}"
-done
-prepare_bpe "$text" "$out/data-bin" 1000 en de test test_long
+quickstart_corpus "$out"
 
 for encoding in sinpos cape; do
     run=$out/$encoding

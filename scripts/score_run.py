@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Score the translations of a run of a recipe, and write what it was and what it reached to RUN/results.json.
 
-RUN holds logs/training.log, checkpoints/checkpoint_best.pt and, for each test set, fairseq-generate's
-output SUBSET.out. The translations themselves are written to RUN/SUBSET.txt.
+RUN holds logs/training.log, checkpoints/checkpoint_best.pt (or another, see --checkpoint) and, for each test
+set, fairseq-generate's output SUBSET.out. The translations themselves are written to RUN/SUBSET.txt.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from cape_fairseq.text.parallel import TextError, read_lines, write_lines
 from cape_fairseq.text.scoring import score
 
 
-def report(run: Path, tests: dict[str, Path], language: str | None) -> dict:
+def report(run: Path, tests: dict[str, Path], language: str | None, which: str) -> dict:
     results = {
         "run": run.name,
-        **describe_checkpoints(*(run / "checkpoints" / f"checkpoint_{which}.pt" for which in ("best", "last"))),
+        **describe_checkpoints(*(run / "checkpoints" / f"checkpoint_{name}.pt" for name in (which, "last"))),
         **read_training_log(read_lines(run / "logs" / "training.log")),
         "settings": [
             line for path in (run.parent / "settings", run / "settings") if path.exists() for line in read_lines(path)
@@ -39,10 +39,11 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--test", action="append", required=True, metavar="SUBSET=REFERENCE")
     parser.add_argument("--language", help="detokenize by the rules of this language (default: do not)")
+    parser.add_argument("--checkpoint", default="best", help="which one translated: best, average (best)")
     args = parser.parse_args()
     try:
         tests = {name: Path(path) for name, path in (test.split("=", 1) for test in args.test)}
-        results = report(args.run, tests, args.language)
+        results = report(args.run, tests, args.language, args.checkpoint)
     except TextError as error:
         sys.exit(f"score_run.py: {error}")
     print(results_table([results]))

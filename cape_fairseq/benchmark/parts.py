@@ -31,6 +31,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "alibi": ("alibi", {}),
     "relpos": ("relpos", {}),
     "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
+    "floater": ("floater", {}),
 }
 
 

@@ -20,7 +20,7 @@ PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 SPEED = re.compile(r"train_inner .* wps=([\d.]+), ups=([\d.]+)")
 SECONDS = re.compile(r"done training in ([\d.]+) seconds")
 # Everything that decides how positions are encoded, in the options of a checkpoint.
-POSITION_OPTIONS = re.compile(r"position_encoding|source_(scale|bos)|(cape|shape)_.*")
+POSITION_OPTIONS = re.compile(r"position_.*|source_(scale|bos)|(cape|shape|relpos|floater)_.*")
 
 # What else decides the numbers, by fairseq's groups.
 TRAINING_OPTIONS = {
