@@ -97,8 +97,8 @@ tiny_training=(
 training=(
     --user-dir "$root/cape_fairseq" --update-epoch-batch-itr True
     --log-format simple --log-interval 20 --no-progress-bar
-    --no-epoch-checkpoints
 )
+epoch_checkpoints=(--no-epoch-checkpoints)  # a recipe may want them
 # Without a GPU, keep freed memory instead of returning it to the system after each step: the scores of
 # a batch over the vocabulary are so large that fetching it anew took 17 % of a training step.
 device=()
@@ -146,7 +146,7 @@ binarize() {
 train_model() {
     local bin=$1 run=$2; shift 2
     step train "$run/logs" train_logged "$run/logs/training.log" "$bin" --save-dir "$run/checkpoints" "${training[@]}" \
-        ${device[@]+"${device[@]}"} "$@"
+        "${epoch_checkpoints[@]}" ${device[@]+"${device[@]}"} "$@"
 }
 
 # train_logged LOG OPTIONS...: fairseq-train that also appends to LOG, so that a resumed run keeps its past.

@@ -45,6 +45,7 @@ if [ -n "$data" ]; then data=$(absolute "$data"); else quickstart_corpus "$out";
 
 common=(--source-lang "$src" --target-lang "$tgt" "${tiny_training[@]}" --warmup-updates "$warmup" --seed "$seed" "$@")
 keep=(--save-interval-updates $((updates / average)) --keep-interval-updates "$average")
+epoch_checkpoints=(--keep-last-epochs "$average")  # where an epoch ends, fairseq saves no other
 runs=(plain floater)
 
 # test_run NAME: average the last checkpoints, translate and score.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import resource
+import re
 import statistics
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -133,6 +133,14 @@ def _step_and_peak(
 ) -> int:
     torch.set_num_threads(threads)
     setting = Setting(Clock("cpu"), size, words, tokens, dtype)
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    before = resident("VmRSS")
     setting.step(variant, length)()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    return resident("VmHWM") - before
+
+
+def resident(which: str) -> int:
+    """Bytes that this process has in memory now (VmRSS) or had at its peak (VmHWM); Linux only.
+
+    (``getrusage`` would not do: a new process begins with the peak of the one that started it.)
+    """
+    return int(re.search(rf"{which}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

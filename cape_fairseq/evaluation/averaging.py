@@ -17,23 +17,27 @@ NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt|checkpoint(\d+)\.pt")
 
 
 def last_checkpoints(folder: Path, count: int) -> list[Path]:
-    """The newest ``count`` checkpoints that fairseq saved by number of updates, or else by epoch.
+    """The newest ``count`` checkpoints that fairseq saved by number of updates or by epoch.
 
     Raises:
         TextError: there are fewer.
     """
-    found: dict[int, list[tuple[int, Path]]] = {1: [], 2: []}
+    numbered: dict[int, Path] = {}  # at the end of an epoch fairseq saves by epoch alone
     for path in folder.glob("checkpoint*.pt"):
         if match := NUMBERED.fullmatch(path.name):
-            kind = 1 if match[1] else 2
-            found[kind].append((int(match[kind]), path))
-    numbered = found[1] or found[2]
+            updates = int(match[1]) if match[1] else updates_of(path)
+            numbered.setdefault(updates, path)
     if len(numbered) < count:
         raise TextError(
             f"{folder} has {len(numbered)} numbered checkpoints, but {count} are to be averaged; "
             "train with --save-interval-updates and --keep-interval-updates, or average fewer"
         )
-    return [path for _, path in sorted(numbered)[-count:]]
+    return [numbered[updates] for updates in sorted(numbered)[-count:]]
+
+
+def updates_of(path: Path) -> int:
+    """How many updates made a checkpoint."""
+    return torch.load(path, map_location="cpu", weights_only=True)["optimizer_history"][-1]["num_updates"]
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
@@ -45,7 +49,8 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        state = checkpoint["model"]
+        # Vectors that were solved for one checkpoint are not those of the mean.
+        state = {name: value for name, value in checkpoint["model"].items() if not name.endswith(".flow.stored")}
         if sums and {n: x.shape for n, x in state.items()} != {n: x.shape for n, x in sums.items()}:
             raise TextError(f"{path} has other parameters than {paths[0]}; average checkpoints of one run")
         for name, value in state.items():
@@ -53,7 +58,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
             sums[name] = sums[name] + wide if name in sums and value.is_floating_point() else wide
     for name, value in state.items():
         state[name] = (sums[name] / len(paths)).to(value.dtype) if value.is_floating_point() else value
-    checkpoint["last_optimizer_state"] = None
+    checkpoint |= {"model": state, "last_optimizer_state": None}
     return checkpoint
 
 
@@ -63,6 +68,7 @@ def save(checkpoint: dict[str, Any], path: Path) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             torch.save(checkpoint, stream)
+        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

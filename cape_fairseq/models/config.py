@@ -155,13 +155,3 @@ def base_architecture(args: Any) -> None:
         args.source_bos = "on" if args.source_bos else "off"
     if args.source_scale is None:
         args.source_scale = "auto" if encoding == "cape" else "1"
-
-
-UNSUPPORTED = {
-    "encoder_learned_pos": "choose learned positions with --position-encoding abspos",
-    "decoder_learned_pos": "choose learned positions with --position-encoding abspos",
-    "no_token_positional_embeddings": "choose a model without positions with --position-encoding nopos",
-    "cross_self_attention": "this model attends to source and target separately",
-    "encoder_xformers_att_config": "this model has an attention of its own",
-    "decoder_xformers_att_config": "this model has an attention of its own",
-}

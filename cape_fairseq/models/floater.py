@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,23 +18,26 @@ SOURCE_BIASES = ("cross_key_bias", "cross_value_bias")
 INPUT = ("input",)
 
 
+def trajectory_options(cfg: Any) -> dict[str, Any]:
+    """Arguments of :class:`Trajectories` from a model's options."""
+    return {
+        "kind": cfg.floater_dynamics,
+        "init_scale": cfg.floater_init_scale,
+        "initial_scale": 0.0 if cfg.floater_form == "bias" else 1.0,
+        "solver": Solver(cfg.floater_solver, cfg.floater_step, cfg.floater_solver_steps, cfg.floater_gradient),
+        "refresh": cfg.floater_refresh,
+        "update_interval": cfg.floater_update_interval,
+        "lr_scale": cfg.floater_lr_scale,
+    }
+
+
 class StackFlow(Trajectories):
     """The trajectories of an encoder or a decoder: one for each name in each block that has positions."""
 
     def __init__(self, cfg: PositionalTransformerConfig, dim: int, blocks: int, names: Sequence[str]) -> None:
         self.names = tuple(names) if cfg.floater_form == "bias" else INPUT
         self.blocks = blocks if cfg.floater_layers == "all" else 1
-        super().__init__(
-            dim,
-            self.blocks * len(self.names),
-            cfg.floater_dynamics,
-            cfg.floater_init_scale,
-            initial_scale=0.0 if cfg.floater_form == "bias" else 1.0,
-            solver=Solver(cfg.floater_solver, cfg.floater_step, cfg.floater_solver_steps, cfg.floater_gradient),
-            refresh=cfg.floater_refresh,
-            update_interval=cfg.floater_update_interval,
-            lr_scale=cfg.floater_lr_scale,
-        )
+        super().__init__(dim, self.blocks * len(self.names), **trajectory_options(cfg))
 
     def for_blocks(self, places: dict[str, Places]) -> list[dict[str, Tensor]]:
         """Solve for a batch: what each block gets by name, [T or S, B or 1, d]; names without places are left out."""

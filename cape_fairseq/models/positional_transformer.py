@@ -65,9 +65,6 @@ class PositionalTransformer(TransformerModelBase):
     def set_num_updates(self, num_updates: int) -> None:
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
-        for stack in (self.encoder, self.decoder):
-            if stack.flow is not None:
-                stack.flow.set_num_updates(num_updates)
 
     def draw(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> PairDraw | None:
         """Draw the augmentation of a training batch, once for each sentence pair.

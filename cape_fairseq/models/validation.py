@@ -76,6 +76,7 @@ def check_numbers(args: Any) -> None:
     for name, least in whole.items():
         value = getattr(args, name)
         check(value >= least and value == int(value), name, value, f"an integer of at least {least}")
+        setattr(args, name, int(value))  # YAML may have said 150.0
 
 
 def check_augmentation(args: Any) -> None:
@@ -110,6 +111,10 @@ def check_encoding(args: Any) -> None:
     every_block = encoding in (*SINUSOIDAL, "abspos")
     reason = f"input with {encoding}: {OTHERWISE.get(encoding, 'it adds nothing to the input of a block')}"
     check(every_block or args.position_layers == "input", "position_layers", args.position_layers, reason)
+    for side in ("encoder", "decoder"):
+        kept = getattr(args, f"{side}_layers_to_keep", None)
+        own = encoding in ("relpos", "floater") or args.position_layers == "all"
+        check(not (own and kept), f"{side}_layers_to_keep", kept, "left out: layers have positions of their own here")
     if encoding == "rope":
         for side in ("encoder", "decoder"):
             width, heads = getattr(args, f"{side}_embed_dim"), getattr(args, f"{side}_attention_heads")

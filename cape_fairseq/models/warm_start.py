@@ -32,9 +32,12 @@ def adapt_position_tables(model: nn.Module, state_dict: dict[str, Tensor], name:
     """
     prefix = f"{name}." if name else ""
     own = {key: value for key, value in model.state_dict().items() if POSITION_KEYS.fullmatch(key)}
+    own = {key: value for key, value in own.items() if not key.endswith(".flow.stored")}
     stored = [key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)]
     added = [key for key in own if prefix + key not in state_dict]
     left_out = [key for key in stored if POSITION_KEYS.fullmatch(key) and key not in own]
+    if any(key.endswith(".flow.initial") for key in own):  # vectors that were solved before are welcome
+        left_out = [key for key in left_out if not key.endswith(".flow.stored")]
     for key in added:
         state_dict[prefix + key] = own[key].clone()
     for key in left_out:

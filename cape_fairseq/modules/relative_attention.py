@@ -1,7 +1,7 @@
 """Attention with relative positions, block by block, with a backward pass of its own.
 
 Memory grows with the length, not with its square: as fused attention does, the backward pass of long
-sentences computes the weights again. Short sentences keep them, which is faster.
+sentences computes the weights again. Shorter ones keep them, which is faster.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from cape_fairseq.positions.relative import Block, Mass, add_products, blocks
 
-KEEP_WEIGHTS = 256  # the weights of all queries are kept for the backward pass up to so many keys
+KEEP_WEIGHTS = 1024  # the weights of all queries are kept for the backward pass up to so many keys
 # Queries and scores of a block: on a CPU what its cache holds, elsewhere what keeps the device busy.
-BLOCK_SIZES = {"cpu": (64, 2**19)}
+BLOCK_SIZES = {"cpu": (64, 2**20)}
 LARGE_BLOCKS = (256, 2**26)
 
 

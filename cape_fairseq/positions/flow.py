@@ -38,9 +38,10 @@ def bind(maps: Iterable[Map], scale: Tensor, dtype: torch.dtype) -> Bound:
 
 
 def affine(parameters: tuple[Tensor, Tensor, Tensor], p: Tensor, time: Tensor) -> Tensor:
-    """Apply a map to p [N, d] and time [extra] -> [N, d]."""
+    """Apply a map to p [N, d] and time [extra] -> [N, d]; or to many at once, [G, N, d] and [G, 1, extra]."""
     weight, time_weight, bias = parameters
-    return F.linear(p, weight, torch.addmv(bias, time_weight, time))
+    offset = F.linear(time, time_weight, bias)
+    return F.linear(p, weight, offset) if offset.dim() == 1 else F.linear(p, weight) + offset
 
 
 class Dynamics(nn.Module):
@@ -58,7 +59,7 @@ class Dynamics(nn.Module):
         inner, outer = parameters = bind(self.maps, scale, initial.dtype)
 
         def h(t: Tensor, p: Tensor) -> Tensor:
-            time = t.reshape(1)
+            time = t.reshape(1) if t.dim() == 0 else t
             return affine(outer, torch.tanh(affine(inner, p, time)), time)
 
         return solver.solve(h, [tensor for part in parameters for tensor in part], initial, length)
@@ -114,7 +115,7 @@ class Solver:
         """Solve dp/dt = h(t, p) (Eq. 8).
 
         Args:
-            h: time (a scalar) and state [N, d] -> [N, d].
+            h: time (a scalar) and state [N, d] -> [N, d]; or many at once, [G, 1, 1] and [G, N, d].
             parameters: what h depends on and gradients are wanted for.
             initial: [N, d], the state at time 0.
             length: number of positions.
@@ -125,14 +126,21 @@ class Solver:
         if length == 1:
             return initial.unsqueeze(0)
         # Whole steps only, so that a position's vector does not depend on how many more are solved.
-        whole = math.ceil((length - 1) / self.tokens_a_step) * self.tokens_a_step + 1
-        times = torch.arange(whole, dtype=initial.dtype, device=initial.device) * self.step
-        options = {"grid_constructor": self.grid, "interp": "cubic"} if self.method in FIXED_STEP else {}
+        tokens = self.tokens_a_step
+        steps = math.ceil((length - 1) / tokens)
+        times = torch.arange(steps + 1, dtype=initial.dtype, device=initial.device) * (tokens * self.step)
+        states = self.integrate(h, parameters, initial, times)
+        return states if tokens == 1 else between(h, times, states, tokens)[:length]
+
+    def integrate(
+        self, h: Callable[[Tensor, Tensor], Tensor], parameters: list[Tensor], initial: Tensor, times: Tensor
+    ) -> Tensor:
+        """torchdiffeq's solution at ``times`` [G]: [G, N, d]."""
+        options = {"grid_constructor": self.grid} if self.method in FIXED_STEP else {}
         if self.method == "explicit_adams":
             options["max_order"] = 4  # torchdiffeq's 12 is unstable at these steps
         if self.gradient == "backprop":
-            return odeint(h, initial, times, method=self.method, options=options)[:length]
-        parameters = tuple(parameter for parameter in parameters if parameter.requires_grad)
+            return odeint(h, initial, times, method=self.method, options=options)
         return odeint_adjoint(
             h,
             initial,
@@ -140,8 +148,8 @@ class Solver:
             method=self.method,
             options=options,
             adjoint_options=dict(options),
-            adjoint_params=parameters,
-        )[:length]
+            adjoint_params=tuple(parameter for parameter in parameters if parameter.requires_grad),
+        )
 
     @property
     def tokens_a_step(self) -> int:
@@ -149,9 +157,28 @@ class Solver:
         return max(1, round(1 / self.steps)) if self.method in FIXED_STEP else 1
 
     def grid(self, _function: object, _initial: Tensor, times: Tensor) -> Tensor:
-        """All times of a fixed-step solver; with steps >= 1 those asked for are among them exactly."""
-        if self.tokens_a_step > 1:
-            return torch.cat([times[: -1 : self.tokens_a_step], times[-1:]])
-        parts = torch.arange(round(self.steps), dtype=times.dtype, device=times.device) / round(self.steps)
-        within = times[:-1, None] + times.diff()[:, None] * parts
+        """All times of a fixed-step solver; those asked for are among them exactly."""
+        parts = max(1, round(self.steps))
+        fractions = torch.arange(parts, dtype=times.dtype, device=times.device) / parts
+        within = times[:-1, None] + times.diff()[:, None] * fractions
         return torch.cat([within.flatten(), times[-1:]])
+
+
+def between(h: Callable[[Tensor, Tensor], Tensor], times: Tensor, states: Tensor, tokens: int) -> Tensor:
+    """Cubic Hermite interpolation, which is of fourth order as rk4 is.
+
+    Args:
+        h: as in :meth:`Solver.solve`.
+        times: [G], equidistant.
+        states: [G, N, d], the solution there.
+        tokens: positions from one time to the next.
+
+    Returns:
+        [(G - 1) * tokens + 1, N, d].
+    """
+    slopes = h(times.view(-1, 1, 1), states) * (times[1] - times[0])
+    s = torch.arange(tokens, dtype=times.dtype, device=times.device) / tokens
+    weights = torch.stack([(1 + 2 * s) * (1 - s) ** 2, s * (1 - s) ** 2, s**2 * (3 - 2 * s), s**2 * (s - 1)])
+    ends = torch.stack([states[:-1], slopes[:-1], states[1:], slopes[1:]])
+    inner = torch.einsum("ws,wgnd->gsnd", weights, ends).flatten(0, 1)
+    return torch.cat([inner, states[-1:]])

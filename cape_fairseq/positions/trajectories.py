@@ -74,9 +74,11 @@ class Trajectories(nn.Module):
 
     def evaluated(self, length: int) -> Tensor:
         """What is stored or solved already, or a new solution of twice the positions."""
-        for vectors in (self.stored, self.solved):
-            if vectors is not None and vectors.size(0) >= length:
-                return vectors.to(self.initial.device)
+        if self.stored is not None and self.stored.size(0) >= length:
+            self.stored = self.stored.to(self.initial.device)
+            return self.stored
+        if self.solved is not None and self.solved.size(0) >= length:
+            return self.solved
         with torch.no_grad():
             self.solved = self.solve(max(LEAST_SOLVED, 2 ** math.ceil(math.log2(length))))
         return self.solved
@@ -92,7 +94,8 @@ class Trajectories(nn.Module):
         self.num_updates = num_updates
 
     def train(self, mode: bool = True) -> Trajectories:
-        self.solved = None
+        if mode != self.training:  # fairseq says train() and eval() before every batch
+            self.solved = None
         if mode:
             self.stored = None
         return super().train(mode)

@@ -104,6 +104,14 @@ def test_the_script_writes_tables_and_json(tmp_path):
     assert "--rounds is 0, which is too small" in wrong.stderr
 
 
+def test_memory_is_that_of_the_process_that_needs_it():
+    """A parent that holds half a gigabyte must not count."""
+    held = torch.ones(2**27)
+    setting = parts.Setting(Clock("cpu"), "_tiny", 40, 20, torch.float32)
+    (row,) = parts.memory(setting, 10, ["sinpos"])
+    assert 10 * 2**20 < row["bytes"] < 400 * 2**20 < held.nbytes
+
+
 def test_variants_are_what_they_are_called():
     for variant, (name, options) in parts.VARIANTS.items():
         model = build(TASK, name, "_tiny", **options)

@@ -63,6 +63,10 @@ from tests.conftest import ToyTask, build
             {"position_encoding": "alibi", "position_layers": "all"},
             "--position-layers is all, but it must be input with alibi: it adds nothing",
         ),
+        (
+            {"position_encoding": "relpos", "encoder_layers_to_keep": "0,2"},
+            "--encoder-layers-to-keep is 0,2, but it must be left out: layers have positions of their own",
+        ),
         ({"floater_step": 0.0}, "--floater-step is 0.0, but it must be a number above 0"),
         ({"floater_solver": "rk5"}, "--floater-solver is rk5, but it must be euler or"),
         ({"floater_solver_steps": 0.3}, "--floater-solver-steps is 0.3, but it must be a whole number, or 1 / a whole"),
@@ -112,6 +116,11 @@ def test_on_and_off_may_come_as_booleans_from_yaml(value, expected):
 def test_cape_has_no_global_shift_by_default_where_it_means_nothing():
     model = build("rope_transformer_tiny", position_augmentation="cape")
     assert model.encoder.positions.augmentation == CAPE(global_shift=0.0, local_shift=0.5)
+
+
+def test_whole_numbers_may_come_as_floats_from_yaml():
+    model = build("relpos_transformer_tiny", relpos_max_distance=9.0)
+    assert model.encoder.layers[0].self_attn.relative_keys.shape == (19, 32)
 
 
 def test_options_win_over_the_preset():

@@ -24,6 +24,7 @@ def test_evaluation_solves_once_and_extends_on_demand(monkeypatch):
     solve = module.solve
     monkeypatch.setattr(module, "solve", lambda length: lengths.append(length) or solve(length))
     short = module(5)
+    module.eval()  # as fairseq does before every batch
     assert module(100) is short
     assert torch.equal(module(300)[:128], short)
     module(512)
@@ -57,6 +58,7 @@ def test_refresh_solves_every_so_many_updates():
     learned = []
     for update in range(7):
         module.set_num_updates(update)
+        module.train()  # as fairseq's trainer does before every batch
         vectors = module(4)
         learned.append(vectors.requires_grad)
         assert torch.equal(vectors[:4], module.solve(4)) == (update % 3 == 0)
