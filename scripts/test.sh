@@ -7,4 +7,4 @@ if [ -x .venv/bin/python ]; then bash scripts/install.sh .venv/bin/python; else 
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # the models are so small that threads only wait for each other
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-exec .venv/bin/python -m pytest --durations=8 "$@"
+exec .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --durations=8 "$@"

@@ -6,18 +6,21 @@ from argparse import Namespace
 import numpy as np
 import pytest
 import torch
+from fairseq.models import build_model
 from fairseq.modules import SinusoidalPositionalEmbedding
 
 from cape_fairseq.evaluation.position_matrices import position_matrix, products_by_distance
 from cape_fairseq.models.checkpoints import store_vectors
 from cape_fairseq.text.parallel import TextError
-from tests.conftest import ROOT, batch, build, run
+from tests.conftest import ROOT, TINY, ToyTask, batch, build, run
 
 
 def checkpoint(arch: str, **options) -> dict:
-    model = build(arch, **options)
-    cfg = Namespace(**{name: getattr(model.cfg, name) for name in vars(model.cfg) if not name.startswith("_")})
-    return {"model": model.state_dict(), "cfg": {"model": cfg}}
+    """As much of a checkpoint as a model that was just built gives, with its options as fairseq stores them."""
+    defaults = TINY if arch == "transformer" else {"source_scale": "1"}
+    args = Namespace(arch=arch, **{**defaults, **options})
+    torch.manual_seed(1)
+    return {"model": build_model(args, ToyTask()).state_dict(), "cfg": {"model": args}}
 
 
 TABLE = SinusoidalPositionalEmbedding.get_embedding(200, 128, 1)

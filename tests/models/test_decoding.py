@@ -12,9 +12,9 @@ from tests.conftest import ENCODINGS, EOS, PAD, ToyTask, batch, build
 def test_beam_search_scores_equal_the_parallel_pass(encoding, left):
     """Every score of every hypothesis, though beams were reordered and finished sentences left the batch."""
     model = build(f"{encoding}_transformer_tiny")
-    with torch.no_grad():  # a model that is sure of nothing, and ends sentences at different lengths
-        model.decoder.output_projection.weight[EOS] *= 0.5
-    source = batch([9, 3, 6, 12], left)
+    with torch.no_grad():  # sentences end at different lengths
+        model.decoder.output_projection.weight[EOS] *= 3
+    source = batch([9, 3, 6, 12, 5, 7, 4, 8], left)
     generator = SequenceGenerator([model], ToyTask().target_dictionary, beam_size=3, max_len_b=15)
     found = generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}})
     lengths = set()
