@@ -152,7 +152,13 @@ def test_the_job_ends_with_the_recipe(tmp_path):
     """A training that outlives its recipe would write beside the next one."""
     script = f"source {ROOT}/recipes/common.sh; step work {tmp_path}/logs bash -c 'echo $$; sleep 60 & wait'"
     for number in (signal.SIGINT, signal.SIGTERM):
-        recipe = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+        recipe = subprocess.Popen(
+            ["bash", "-c", script],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            # Tests in the background may ignore SIGINT, and bash cannot trap what it was born to ignore.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         log = tmp_path / "logs" / "work.log"
         while not (log.exists() and log.read_text()):
             time.sleep(0.05)

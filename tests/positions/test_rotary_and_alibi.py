@@ -65,3 +65,9 @@ def test_linear_biases():
     for h, t, s in torch.cartesian_prod(torch.arange(2), torch.arange(2), torch.arange(3)).tolist():
         expected = -(2.0 ** (-4 * (h + 1))) * abs([3.0, 4.5][t] - [1.0, 3.0, 4.5][s])
         assert biases[0, h, t, s].item() == pytest.approx(expected)
+
+
+def test_linear_biases_depend_on_differences_only():
+    positions = torch.tensor([[2.0, 3.0, 4.5, 9.0]])
+    near, far = (linear_biases(p, p, 4) for p in (positions, positions + 4096))
+    assert (near - far).abs().max() < 1e-6
