@@ -115,5 +115,8 @@ def test_memory_is_that_of_the_process_that_needs_it():
 def test_variants_are_what_they_are_called():
     for variant, (name, options) in parts.VARIANTS.items():
         model = build(TASK, name, "_tiny", **options)
-        if variant not in (STOCK, "cape, no BOS", "relpos, keys"):
-            assert model.cfg.position_encoding == variant
+        if variant != STOCK:
+            assert model.cfg.position_encoding == variant.split(",")[0]
+            assert (model.encoder.bos is not None) == (variant == "cape")
+        if name == "relpos":
+            assert (model.encoder.layers[0].self_attn.relative_values is None) == (variant == "relpos, keys")

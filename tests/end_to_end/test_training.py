@@ -52,7 +52,12 @@ def test_warm_start_from_stock_fairseq(data_bin, tmp_path):
         output = train(data_bin, tmp_path / encoding, *start, arch=f"{encoding}_transformer", updates=1)
         (found[encoding],) = train_losses(output)
         named = re.findall(r"not in the checkpoint, so newly initialized: (.*)", output)
-        assert len(named) == (encoding in ("abspos", "floater"))
+        if encoding == "floater":
+            assert named[0].startswith("encoder.flow.initial, ")
+            assert all(".flow." in name for name in named[0].split(", "))
+        else:
+            tables = ["encoder.embed_positions.weight, decoder.embed_positions.weight"]
+            assert named == tables * (encoding == "abspos")
         assert found[encoding] < scratch - 0.2
     assert found["floater"] == pytest.approx(found["sinpos"], rel=0.01)  # the default dynamics are that small
     mismatch = [*train_arguments(data_bin, tmp_path / "wide", "cape_transformer", 1), *start, "--encoder-embed-dim", 64]

@@ -75,8 +75,8 @@ def test_dropout_acts_in_training_only_and_keeps_the_mean():
     assert torch.equal(ours(x)[0], expected)
     ours.train()
     for weights in (True, False):
-        mean = torch.stack([ours(x, need_weights=weights)[0] for _ in range(1500)]).mean(0)
-        assert 0.001 < (mean - expected).abs().max() < 0.08
+        mean = torch.stack([ours(x, need_weights=weights)[0] for _ in range(4000)]).mean(0)
+        assert 0.001 < (mean - expected).abs().max() < 0.05
 
 
 def test_queries_at_left_padding_stay_finite():
