@@ -60,11 +60,13 @@ def check_pair(source: Path, target: Path) -> int:
 
 @contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[str]]:
-    """Write text to ``path`` so that it appears complete or not at all."""
+    """Write text to ``path``, compressed if it ends in .gz, so that it appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+        os.close(handle)
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(temporary, "wt", encoding="utf-8", newline="\n") as stream:
             yield stream
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
+from cape_fairseq.text.generated import Sentence
 from cape_fairseq.text.moses import detokenize
 from cape_fairseq.text.parallel import TextError, read_lines
 
@@ -59,3 +60,36 @@ def score(generated: Path, reference: Path, language: str | None) -> tuple[list[
         "signature": str(metric.get_signature()),
         "sentences": len(references),
     }
+
+
+def join_subwords(line: str) -> str:
+    """Undo the segmentation of subword-nmt."""
+    return f"{line} ".replace("@@ ", "").rstrip(" ")
+
+
+def texts(
+    sentences: list[Sentence], language: str | None, name: str, references: list[str] | None = None
+) -> tuple[list[str], list[str]]:
+    """Translations and references as they are scored.
+
+    Args:
+        sentences: an output of fairseq-generate.
+        language: undo Moses' tokenization by this language's rules; None leaves the text as it is.
+        name: of the system, for messages.
+        references: use these, as they are, instead of the references in the output.
+
+    Raises:
+        TextError: there are no references, or not one for each sentence.
+    """
+    hypotheses = [join_subwords(sentence.detokenized or sentence.hypothesis) for sentence in sentences]
+    own = references is None
+    if own:
+        if any(sentence.reference is None for sentence in sentences):
+            raise TextError(f"{name} has no references (T- lines); give --reference")
+        references = [join_subwords(sentence.reference) for sentence in sentences]
+    elif len(references) != len(sentences):
+        raise TextError(f"{name} has {len(sentences)} sentences, but the reference has {len(references)}")
+    if language is not None:
+        hypotheses = list(detokenize(hypotheses, language))
+        references = list(detokenize(references, language)) if own else references
+    return hypotheses, references

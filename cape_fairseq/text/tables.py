@@ -1,8 +1,35 @@
-"""Tables to read in a terminal."""
+"""What the evaluation scripts share: tables to read in a terminal, and names of files and systems."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cape_fairseq.text.parallel import TextError
+
+
+def suffixed(path: Path, suffix: str) -> Path:
+    """``path`` + ``suffix``; unlike Path.with_suffix it leaves dots in the name alone."""
+    return path.with_name(path.name + suffix)
+
+
+def named_files(arguments: Sequence[str], count: int | None = None) -> dict[str, list[Path]]:
+    """``NAME=FILE[,FILE...]`` arguments as a dictionary.
+
+    Raises:
+        TextError: an argument is not of that form, a name comes twice, or there are not ``count`` files.
+    """
+    found: dict[str, list[Path]] = {}
+    for argument in arguments:
+        name, equals, files = argument.partition("=")
+        paths = [Path(file) for file in files.split(",") if file]
+        if not name or not equals or not paths or (count is not None and len(paths) != count):
+            wanted = ",".join(["FILE"] * count) if count else "FILE[,FILE...]"
+            raise TextError(f"{argument!r} should be NAME={wanted}")
+        if name in found:
+            raise TextError(f"the name {name} is given twice; choose another")
+        found[name] = paths
+    return found
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,0 +1,124 @@
+"""One page with the results of an evaluation, and what every number in it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cape_fairseq.evaluation.runs import POSITION_OPTIONS, load_checkpoint, versions
+from cape_fairseq.models.checkpoints import model_options
+from cape_fairseq.text.parallel import TextError
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """The first 12 digits of the SHA-256 of files, one after another."""
+    total = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                total.update(block)
+    return total.hexdigest()[:12]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+
+def describe_model(name: str, path: Path) -> list[str]:
+    """Name, architecture, updates, position options and hash of a checkpoint."""
+    checkpoint = load_checkpoint(path)
+    options = vars(model_options(checkpoint))
+    positions = " ".join(f"{k}={v}" for k, v in sorted(options.items()) if POSITION_OPTIONS.fullmatch(k))
+    updates = checkpoint["optimizer_history"][-1]["num_updates"]
+    return [name, str(options.get("arch", "?")), f"{updates:,}", positions or "fairseq's own", digest([path])]
+
+
+def loss_section(data: dict[str, Any]) -> list[str]:
+    models, edges = data["models"], data["edges"]
+    counts = next(iter(models.values()))["bin"]["count"]
+
+    def cells(kind: str, number: int) -> list[str]:
+        curves = [model[kind] for model in models.values()]
+        return [f"{c['mean'][number]:.3f} ± {c['error'][number] or 0:.3f}" for c in curves]
+
+    rows = [[f"{edges[i]}-{edges[i + 1] - 1}", str(count), *cells("bin", i)] for i, count in enumerate(counts)]
+    return markdown(["target position", "sentences", *models], [*rows, ["all", str(counts[0]), *cells("all", 0)]])
+
+
+def bleu_section(data: dict[str, Any]) -> list[str]:
+    gains = data["differences"]
+    rows = [
+        [name, str(count), *(f"{scores[name]['bleu']:.2f}" for scores in data["systems"].values()),
+         *(f"{v[name]['bleu']:+.2f} [{v[name]['low']:+.2f}, {v[name]['high']:+.2f}]" for v in gains.values())]
+        for name, count in data["sentences"].items()
+    ]  # fmt: skip
+    return [
+        *markdown(["source length", "sentences", *data["systems"], *gains], rows),
+        f"sacreBLEU `{data['signature']}`",
+        "",
+    ]
+
+
+def swap_section(data: dict[str, Any]) -> list[str]:
+    rows = [
+        [name, f"{r['original']:.2f}", f"{r['swapped']:.2f}", "{:.2f} [{:.2f}, {:.2f}]".format(*r["drop"])]
+        for name, r in data["models"].items()
+    ]
+    return [*markdown(["model", "original", "swapped", "drop"], rows), f"sacreBLEU `{data['signature']}`", ""]
+
+
+def shift_section(data: dict[str, Any]) -> list[str]:
+    first, *others = map(str, data["offsets"])
+    rows = [
+        [f"{name}, {side}", *(f"{value:.4f}" for value in layers[-1][0][1:])]
+        for name, sides in data["models"].items()
+        for side, layers in sides.items()
+    ]
+    return markdown([f"offset {first} and", *others], rows)
+
+
+def wins_section(data: dict[str, Any]) -> list[str]:
+    return [
+        f"{data['a']} scores {100 * data['share']:.1f} % of {data['tokens']:,} tokens higher than {data['b']} "
+        f"({data['ties']:,} equal).", ""
+    ]  # fmt: skip
+
+
+SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], list[str]]]] = {
+    "loss_stacks": ("Loss by position, stacked sentences (nats)", loss_section),
+    "loss": ("Loss by position, the test set as it is (nats)", loss_section),
+    "bleu": ("BLEU by source length", bleu_section),
+    "swap": ("Stacks in order, and with the first sentence at the end", swap_section),
+    "shift": ("Cosine similarity of states when positions are shifted, last layers", shift_section),
+}
+
+
+def write_report(folder: Path, models: dict[str, Path], data: Path, subset: str) -> str:
+    """The text of report.md from the JSON files and figures in ``folder``.
+
+    Raises:
+        TextError: there are no results in it.
+    """
+    wins = {path.stem: ("Tokens", wins_section) for path in sorted(folder.glob("wins_*.json"))}
+    lines = ["# Evaluation", ""]
+    for stem, (title, section) in {**SECTIONS, **wins}.items():
+        results = folder / f"{stem}.json"
+        if results.is_file():
+            lines += [f"## {title}", "", *section(json.loads(results.read_text(encoding="utf-8")))]
+            lines += [f"![{title}]({stem}.png)", ""] if (folder / f"{stem}.png").is_file() else []
+    if len(lines) == 2:
+        raise TextError(f"{folder} has no results to report")
+    test = sorted(data.glob(f"{subset}.*.*")) + sorted(data.glob("dict.*.txt"))
+    lines += ["## What these numbers depend on", "", *markdown(
+        ["model", "architecture", "updates", "positions", "sha256"],
+        [describe_model(name, path) for name, path in models.items()],
+    )]  # fmt: skip
+    lines += [
+        f"Data: `{subset}`, sha256 {digest(test)}. " + ", ".join(f"{k} {v}" for k, v in versions().items()) + ".",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,165 @@
+"""The task ``stacked_translation``: translation of consecutive sentence pairs joined into long ones."""
+
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.dataclass import ChoiceEnum
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import II
+from torch import Tensor
+from tqdm import tqdm
+
+from cape_fairseq.evaluation.segmentation import BinarizedSide
+from cape_fairseq.evaluation.stacking import JUNCTIONS, PAPER_MIN_TOKENS, Rules, Stack, stacks
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class StackedTranslationConfig(TranslationConfig):
+    """Options beside those of ``translation``."""
+
+    stack_min_tokens: Optional[int] = field(
+        default=None, metadata={"help": f"join pairs until the target has so many tokens ({PAPER_MIN_TOKENS})"}
+    )
+    stack_sentences: Optional[int] = field(default=None, metadata={"help": "join so many pairs instead"})
+    stack_separator: Optional[str] = field(
+        default=None, metadata={"help": "a token of both dictionaries to put between sentences"}
+    )
+    stack_junction: Optional[ChoiceEnum(JUNCTIONS)] = field(
+        default=None,
+        metadata={
+            "help": "comma: a final full stop becomes a comma and the next first letter is lower-cased; "
+            "none: sentences stay as they are (comma, or none with a separator)"
+        },
+    )
+    stack_keep_rest: bool = field(default=False, metadata={"help": "keep what is left over at the end of a split"})
+    stack_swap: bool = field(
+        default=False, metadata={"help": "move the first sentence of each stack to its end (SHAPE, Table 1)"}
+    )
+    max_source_positions: int = field(default=100_000, metadata={"help": "max number of tokens in the source sequence"})
+    max_target_positions: int = field(default=100_000, metadata={"help": "max number of tokens in the target sequence"})
+    # All of --bpe and its options; not an option itself. (II makes a string, nothing that could change.)
+    stack_bpe: Any = II("bpe")  # noqa: RUF009
+
+
+class Sentences(torch.utils.data.Dataset):
+    """Token ids of many sentences in one array, each with an end mark."""
+
+    def __init__(self, sentences: list[list[int]], eos: int) -> None:
+        self.ends = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
+        self.tokens = np.fromiter((i for s in sentences for i in (*s, eos)), np.int32, self.ends[-1])
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.from_numpy(self.tokens[self.ends[index] : self.ends[index + 1]].astype(np.int64))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.ends)
+
+
+@register_task("stacked_translation", dataclass=StackedTranslationConfig)
+class StackedTranslationTask(TranslationTask):
+    """``translation`` whose splits are stacked as they are loaded, for training and for testing."""
+
+    cfg: StackedTranslationConfig
+
+    def __init__(self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
+        """
+        Raises:
+            ValueError: an option makes no sense, or the separator is in no dictionary.
+        """
+        super().__init__(cfg, src_dict, tgt_dict)
+        tokens = PAPER_MIN_TOKENS if cfg.stack_min_tokens is None and cfg.stack_sentences is None else None
+        try:
+            self.rules = Rules(cfg.stack_min_tokens or tokens, cfg.stack_sentences, cfg.stack_keep_rest, cfg.stack_swap)
+        except ValueError as error:
+            raise ValueError(f"--stack-min-tokens and --stack-sentences: {error}") from None
+        for option in ("load_alignments", "num_batch_buckets"):
+            if getattr(cfg, option):
+                raise ValueError(f"--{option.replace('_', '-')} does not work with stacked sentences; leave it out")
+        self.junction = str(cfg.stack_junction or ("none" if cfg.stack_separator else "comma")) == "comma"
+
+    def separators(self) -> tuple[list[int], list[int]]:
+        """The separator's token on either side; nothing where there is none."""
+        symbol = self.cfg.stack_separator
+        if symbol is None:
+            return [], []
+        sides = ((self.cfg.source_lang, self.src_dict), (self.cfg.target_lang, self.tgt_dict))
+        for language, dictionary in sides:
+            if symbol not in dictionary:
+                spare = next((s for s in dictionary.symbols if s.startswith("madeupword")), None)
+                advice = f"take {spare}, which is there and in no text" if spare else "choose a token that is there"
+                raise ValueError(f"--stack-separator: {symbol!r} is not in dict.{language}.txt; {advice}")
+        return [self.src_dict.index(symbol)], [self.tgt_dict.index(symbol)]
+
+    def segmenter(self) -> Any:
+        """What ``--bpe`` and its options describe; None without it.
+
+        Raises:
+            ValueError: a file that it needs is not there.
+        """
+        try:
+            return self.build_bpe(self.cfg.stack_bpe)
+        except OSError as error:
+            raise ValueError(
+                f"--bpe {self.cfg.stack_bpe._name} cannot be built ({error}); give its codes or model"
+            ) from None
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Load a split as ``translation`` does, and stack it.
+
+        Raises:
+            ValueError: the split has no references, or too few sentences for one stack.
+        """
+        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        pairs = self.datasets[split]
+        if pairs.tgt is None:
+            raise ValueError(f"{split} has no {self.cfg.target_lang} side; stacking needs both, so binarize both")
+        bpe = self.segmenter() if self.junction else None
+        source = BinarizedSide(pairs.src, self.src_dict, self.cfg.source_lang, self.junction, bpe)
+        target = BinarizedSide(pairs.tgt, self.tgt_dict, self.cfg.target_lang, self.junction, bpe)
+        stacked = list(self.stack(split, len(pairs), source, target))
+        if not stacked:
+            raise ValueError(f"{split} has {len(pairs)} pairs, too few for one stack; stack less, or --stack-keep-rest")
+        self.report(split, len(pairs), stacked, len(source.kept | target.kept))
+        self.datasets[split] = self.as_dataset(pairs, stacked)
+
+    def stack(self, split: str, count: int, source: BinarizedSide, target: BinarizedSide) -> Iterator[Stack]:
+        with tqdm(total=count, desc=f"stacking {split}", unit=" pairs", mininterval=2, delay=2) as bar:
+            for stack in stacks(count, source, target, self.rules, self.separators()):
+                bar.update(len(stack.sentences))
+                yield stack
+
+    def report(self, split: str, pairs: int, stacked: list[Stack], kept: int) -> None:
+        used = sum(len(stack.sentences) for stack in stacked)
+        lengths = np.quantile([len(stack.target) for stack in stacked], [0, 0.25, 0.5, 0.75, 1])
+        logger.info(
+            f"{split}: {used:,} of {pairs:,} pairs became {len(stacked):,} stacks of "
+            f"{'/'.join(f'{length:.0f}' for length in lengths)} target tokens (quartiles); "
+            f"{pairs - used} left out at the end"
+        )
+        if kept:
+            logger.info(
+                f"{split}: {kept:,} sentences kept a capital letter, because the dictionary lacks the lower-cased word"
+                + ("" if self.cfg.stack_bpe is not None else "; --bpe with its options finds its pieces")
+            )
+
+    def as_dataset(self, pairs: LanguagePairDataset, stacked: list[Stack]) -> LanguagePairDataset:
+        source = Sentences([stack.source for stack in stacked], self.src_dict.eos())
+        target = Sentences([stack.target for stack in stacked], self.tgt_dict.eos())
+        return LanguagePairDataset(
+            source, source.sizes, self.src_dict, target, target.sizes, self.tgt_dict,
+            left_pad_source=pairs.left_pad_source, left_pad_target=pairs.left_pad_target,
+            shuffle=pairs.shuffle, pad_to_multiple=pairs.pad_to_multiple,
+        )  # fmt: skip

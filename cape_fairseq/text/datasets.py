@@ -1,0 +1,137 @@
+"""The papers' data sets, made from parallel text: who is too long, who is joined with whom.
+
+SHAPE: Extrapolate (:func:`keep_short`), Interpolate (:func:`stack` by sentences with a separator) and
+Swapped (:func:`swap_first`). FLOATER: short to long (:func:`by_length`). CAPE: stacks (:func:`stack`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from subword_nmt.apply_bpe import BPE
+
+from cape_fairseq.evaluation.stacking import Rules, edit_sentence, stacks
+from cape_fairseq.text.parallel import TextError, atomic_writer, read_lines
+
+Pair = tuple[str, str]
+Segment = Callable[[str], list[str]]  # a line -> its words, or its subwords
+
+
+def words(line: str) -> list[str]:
+    return line.split()
+
+
+def subwords(codes: Path) -> Segment:
+    """Segment lines by the BPE codes in a file.
+
+    Raises:
+        TextError: it cannot be read, or holds no codes.
+    """
+    try:
+        with open(codes, encoding="utf-8") as stream:
+            bpe = BPE(stream)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise TextError(f"{codes} cannot be used as BPE codes: {error}") from None
+    return lambda line: bpe.process_line(line).split()
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[Pair]:
+    """Yield the pairs of a parallel text.
+
+    Raises:
+        TextError: the sides have unequal numbers of lines.
+    """
+    sides = read_lines(source), read_lines(target)
+    number = 0
+    for number, line in enumerate(sides[0], 1):
+        other = next(sides[1], None)
+        if other is None:
+            raise TextError(
+                f"{target} ends after {number - 1} lines, but {source} goes on; they must have equally many"
+            )
+        yield line, other
+    if next(sides[1], None) is not None:
+        raise TextError(f"{source} ends after {number} lines, but {target} goes on; they must have equally many")
+
+
+def write_pairs(outputs: dict[str, tuple[Path, Path]], pairs: Iterable[tuple[str, Pair]]) -> dict[str, int]:
+    """Write (name, pair) to the files of that name; all files appear complete, or none does.
+
+    Returns:
+        how many pairs each name has.
+    """
+    counts = dict.fromkeys(outputs, 0)
+    with ExitStack() as stack:
+        streams = {
+            name: [stack.enter_context(atomic_writer(path)) for path in sides] for name, sides in outputs.items()
+        }
+        for name, pair in pairs:
+            counts[name] += 1
+            for stream, line in zip(streams[name], pair, strict=True):
+                stream.write(f"{line}\n")
+    return counts
+
+
+def keep_short(pairs: Iterable[Pair], segment: Segment, longest: int) -> Iterator[Pair]:
+    """Pairs of which no side has more than ``longest`` tokens (SHAPE, Extrapolate)."""
+    return (pair for pair in pairs if all(len(segment(side)) <= longest for side in pair))
+
+
+def by_length(pairs: Iterable[Pair], segment: Segment, edges: Sequence[float]) -> Iterator[tuple[int, Pair]]:
+    """Each pair with the number of its bin: 0 below edges[0], i from edges[i - 1] to below edges[i].
+
+    The length is the source's (FLOATER, section 4.3); what is not below the last edge is left out.
+    """
+    for pair in pairs:
+        length = len(segment(pair[0]))
+        number = sum(length >= edge for edge in edges)
+        if number < len(edges):
+            yield number, pair
+
+
+def stack(
+    pairs: Sequence[Pair],
+    segment: Segment,
+    rules: Rules,
+    languages: tuple[str, str] | None,
+    separator: str | None = None,
+    documents: Sequence[str] | None = None,
+) -> Iterator[Pair]:
+    """Join consecutive pairs; the operation of the task ``stacked_translation`` on text.
+
+    Args:
+        languages: edit at junctions (full stops, capitals) by the abbreviations of these languages;
+            None leaves sentences as they are.
+        segment: counts tokens for ``rules.min_tokens``; what is written is never segmented.
+        separator: a token to put between sentences.
+        documents: an id for each pair; stacks end where it changes.
+
+    Raises:
+        TextError: the separator is in the text already, or the ids are not one for each pair.
+    """
+    if documents is not None and len(documents) != len(pairs):
+        raise TextError(f"there are {len(documents)} document ids for {len(pairs)} pairs; give one for each")
+    if separator is not None:
+        for number, pair in enumerate(pairs, 1):
+            if any(separator in side.split() for side in pair):
+                raise TextError(f"line {number} has the separator {separator!r} already; choose another")
+
+    def side(index: int) -> Callable[[int, bool, bool], list[str]]:
+        def edit(number: int, lower: bool, comma: bool) -> list[str]:
+            line = pairs[number][index]
+            return segment(edit_sentence(line, lower, comma, languages[index]) if languages else line)
+
+        return edit
+
+    separators = ([separator],) * 2 if separator else ([], [])
+    for joined in stacks(len(pairs), side(0), side(1), rules, separators, documents):
+        yield tuple(f"{' '.join(tokens)} ".replace("@@ ", "")[:-1] if segment is not words else " ".join(tokens)
+                    for tokens in (joined.source, joined.target))  # fmt: skip
+
+
+def swap_first(line: str, separator: str) -> str:
+    """Move the first of the sentences that ``separator`` divides to the end (SHAPE, Table 1)."""
+    first, *others = line.split(f" {separator} ")
+    return f" {separator} ".join([*others, first])

@@ -1,0 +1,91 @@
+"""Shifted states: of known effect where theory says what it must be, and refused where it means nothing."""
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from cape_fairseq.models.probing import NotAbsoluteError, batches, check_reach, load, similarities, states
+from cape_fairseq.positions import SHAPE
+from cape_fairseq.text.parallel import TextError
+from tests.conftest import EOS, PAD, batch, build, train
+
+
+def net_input(lengths=(5, 9)):
+    source, target = batch(list(lengths), left=True), batch([7, 4], left=False, seed=1)
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    return {"src_tokens": source, "prev_output_tokens": previous}
+
+
+@pytest.mark.parametrize("arch", ["sinpos_transformer_tiny", "shape_transformer_tiny", "cape_transformer_tiny"])
+def test_offset_0_is_the_model_itself_and_others_are_not(arch):
+    model = build(arch)
+    if arch.startswith("sinpos"):
+        for side in (model.encoder, model.decoder):
+            side.positions.augmentation = SHAPE(0)
+    inputs = net_input()
+    encoder, decoder, real = states(model, inputs, 0)
+    plain = model.encoder(inputs["src_tokens"], return_all_hiddens=True)
+    torch.testing.assert_close(encoder[-1].transpose(0, 1), plain["encoder_states"][-1])
+    _, extra = model.decoder(inputs["prev_output_tokens"], encoder_out=plain)
+    torch.testing.assert_close(decoder[-1].transpose(0, 1), extra["inner_states"][-1])
+    assert real.sum() == 14 + (2 if model.encoder.bos is not None else 0)
+    assert (states(model, inputs, 100)[0][-1] - encoder[-1]).abs().max() > 1e-2
+
+
+def test_shifted_states_are_those_of_shifted_positions():
+    """The input of the first layer moves by exactly the difference of the sinusoids."""
+    model = build("shape_transformer_tiny")
+    inputs = net_input((6, 6))
+    first, moved = (states(model, inputs, offset)[0][0] for offset in (0, 40))
+    encode = model.encoder.embed_positions
+    positions = torch.arange(2.0, 8.0).expand(2, 6)
+    torch.testing.assert_close(moved - first, encode(positions + 40) - encode(positions), atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(data_bin, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("probing")
+    for arch in ("transformer", "sinpos_transformer_tiny", "abspos_transformer_tiny", "rope_transformer_tiny"):
+        more = ["--share-all-embeddings", "--max-source-positions", 60, "--max-target-positions", 60]
+        train(data_bin, folder / arch, *more, arch=arch, updates=2)
+    return {path.name.split("_")[0]: path / "checkpoint_last.pt" for path in folder.iterdir()}
+
+
+def test_fairseqs_own_model_becomes_the_equal_one(checkpoints, data_bin):
+    (own,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoints["transformer"])])
+    model, _ = load(checkpoints["transformer"], data_bin)
+    (sample,) = batches(task, "valid", 8)
+    with torch.no_grad():
+        expected, _ = own.eval()(**{**sample, "src_lengths": sample["src_lengths"]})
+        found, _ = model(**sample)
+    real = sample["prev_output_tokens"].ne(PAD)
+    torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
+
+
+def test_similarities_are_means_over_all_batches(checkpoints, data_bin):
+    model, task = load(checkpoints["sinpos"], data_bin)
+    path = checkpoints["sinpos"]
+    together = similarities(model, batches(task, "valid", 30, 30), [0, 7, 30], path)
+    apart = similarities(model, batches(task, "valid", 30, 4), [0, 7, 30], path)
+    for side in ("encoder", "decoder"):
+        torch.testing.assert_close(together[side], apart[side], atol=1e-5, rtol=1e-5)
+        assert together[side].shape == (2, 3, 3)
+        assert (together[side][:, 0, 1] < 0.9999).all()
+        torch.testing.assert_close(together[side].diagonal(dim1=1, dim2=2), torch.ones(2, 3, dtype=torch.float64))
+
+
+def test_what_cannot_be_shifted_is_refused(checkpoints, data_bin, tmp_path):
+    with pytest.raises(NotAbsoluteError, match="rope has no absolute positions to shift"):
+        load(checkpoints["rope"], data_bin)
+    model, _ = load(checkpoints["abspos"], data_bin)
+    with pytest.raises(TextError, match="end at 60, but the longest sentence has 12 tokens and is shifted by 49"):
+        check_reach(model, 12, [0, 49], checkpoints["abspos"])
+    check_reach(model, 12, [0, 48], checkpoints["abspos"])
+    with pytest.raises(TextError, match="there is no checkpoint"):
+        load(tmp_path / "none.pt", data_bin)
+    with pytest.raises(TextError, match="has no dictionaries"):
+        load(checkpoints["sinpos"], tmp_path)
+    model, task = load(checkpoints["sinpos"], data_bin)
+    with pytest.raises(TextError, match="no split nonsense"):
+        list(batches(task, "nonsense", 3))
