@@ -26,5 +26,15 @@ setup(
         "torchdiffeq>=0.2.3",
         "tqdm>=4.60",
     ],
-    extras_require={"test": ["hypothesis>=6", "pytest>=8", "pytest-timeout>=2", "pytest-xdist>=3", "ruff>=0.6"]},
+    extras_require={
+        "tensorboard": ["tensorboardX>=2.6"],
+        "test": [
+            "hypothesis>=6",
+            "pytest>=8",
+            "pytest-timeout>=2",
+            "pytest-xdist>=3",
+            "ruff>=0.6",
+            "tensorboardX>=2.6",
+        ],
+    },
 )

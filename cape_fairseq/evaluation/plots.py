@@ -68,3 +68,18 @@ def heat_maps(
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7)
         figure.colorbar(image, ax=axes)
     save(figure, path)
+
+
+def learning_curves(runs: dict[str, dict[str, dict[int, float]]], value: str, path: Path) -> None:
+    """A value by number of updates; run -> split -> updates -> value."""
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, splits) in enumerate(runs.items()):
+        for split, width in (("train", 0.8), ("valid", 2.2)):
+            if curve := splits.get(split):
+                axes.plot(
+                    list(curve), list(curve.values()), color=f"C{number}", linewidth=width, label=f"{name}, {split}"
+                )
+    axes.set(xlabel="updates", ylabel=value)
+    axes.legend()
+    save(figure, path)

@@ -23,11 +23,20 @@ def tiny(args: Any) -> None:
     args.share_all_embeddings = getattr(args, "share_all_embeddings", True)
 
 
+def wmt_en_de_18l(args: Any) -> None:
+    """18 + 18 layers of the base width, post-norm: the deep models of the CAPE paper, which stand on ADMIN."""
+    args.encoder_layers = getattr(args, "encoder_layers", 18)
+    args.decoder_layers = getattr(args, "decoder_layers", 18)
+    args.residual_init = getattr(args, "residual_init", "admin")
+    fairseq_sizes.transformer_wmt_en_de(args)
+
+
 SIZES: dict[str, Callable[[Any], None]] = {
     "": fairseq_sizes.base_architecture,
     "_tiny": tiny,
     "_iwslt_de_en": fairseq_sizes.transformer_iwslt_de_en,
     "_wmt_en_de": fairseq_sizes.transformer_wmt_en_de,
+    "_wmt_en_de_18l": wmt_en_de_18l,
     "_vaswani_wmt_en_de_big": fairseq_sizes.transformer_vaswani_wmt_en_de_big,
 }
 

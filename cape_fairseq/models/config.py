@@ -10,6 +10,8 @@ from fairseq.models.transformer import TransformerConfig, transformer_legacy
 from cape_fairseq.positions.flow import SOLVERS
 
 ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape", "relpos", "rope", "alibi", "floater")
+# admin-profiled: omegas come from the checkpoint; admin-first: only the first of each stack is left after folding.
+RESIDUALS = ("default", "admin", "admin-profiled", "admin-first")
 SINUSOIDAL = ("sinpos", "cape", "shape")
 
 
@@ -71,6 +73,13 @@ class PositionalTransformerConfig(TransformerConfig):
     source_bos: Optional[ChoiceEnum(["on", "off"])] = field(
         default=None,
         metadata={"help": "put a begin-of-sentence token before the source (default: on for cape, off elsewhere)"},
+    )
+    residual_init: ChoiceEnum(list(RESIDUALS)) = field(
+        default="default",
+        metadata={
+            "help": "admin: weight the residuals of a post-norm model, from a profile of its first sentences, so that "
+            "very deep ones train (the other values are written to checkpoints)"
+        },
     )
     shape_max_shift: int = field(
         default=500, metadata={"help": "SHAPE: K, largest shift; shifts are integers from 0 to K"}

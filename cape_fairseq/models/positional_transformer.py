@@ -12,6 +12,7 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor, distributed
 
+from cape_fairseq.models.admin import initialize
 from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.encoder import PositionalEncoder
@@ -51,6 +52,9 @@ class PositionalTransformer(TransformerModelBase):
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
         model = super().build_model(PositionalTransformerConfig.from_namespace(options), task)
         freeze(model, args.floater_freeze)
+        if args.residual_init == "admin":
+            initialize(model, task)
+            args.residual_init = "admin-profiled"
         model.decoder.align_in_training = bool(getattr(getattr(task, "cfg", None), "load_alignments", False))
         return model
 

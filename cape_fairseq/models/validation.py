@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cape_fairseq.models.config import ENCODINGS, SINUSOIDAL
+from cape_fairseq.models.config import ENCODINGS, RESIDUALS, SINUSOIDAL
 from cape_fairseq.positions.flow import SOLVERS
 
 UNSUPPORTED = {
@@ -21,6 +21,7 @@ CHOICES = {
     "position_augmentation": ("none", "cape", "shape"),
     "position_layers": ("input", "all"),
     "source_bos": ("on", "off"),
+    "residual_init": RESIDUALS,
     "relpos_layers": ("all", "first"),
     "relpos_terms": ("keys", "keys+values"),
     "floater_form": ("bias", "additive"),
@@ -52,6 +53,9 @@ def validate(args: Any) -> None:
     check_numbers(args)
     check_augmentation(args)
     check_encoding(args)
+    for side in ("encoder", "decoder"):
+        before = getattr(args, f"{side}_normalize_before", False) and args.residual_init != "default"
+        check(not before, f"{side}_normalize_before", "set", f"left out with --residual-init {args.residual_init}")
 
 
 def check_numbers(args: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
+import torch
 from torch import Tensor, nn
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ def adapt_position_tables(model: nn.Module, state_dict: dict[str, Tensor], name:
     prefix = f"{name}." if name else ""
     own = {key: value for key, value in model.state_dict().items() if POSITION_KEYS.fullmatch(key)}
     own = {key: value for key, value in own.items() if not key.endswith(".flow.stored")}
+    # Without a weight the residual counts fully: the model that the checkpoint holds, whatever a profile found.
+    own |= {key: torch.ones_like(value) for key, value in model.state_dict().items() if key.endswith("_omega")}
     stored = [key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)]
     added = [key for key in own if prefix + key not in state_dict]
     left_out = [key for key in stored if POSITION_KEYS.fullmatch(key) and key not in own]

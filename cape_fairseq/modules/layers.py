@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
@@ -14,6 +15,16 @@ from cape_fairseq.modules.attention import Attention, IncrementalState
 FAST_PATH_PARAMETERS = tuple(
     f"{module}_{kind}" for module in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias")
 )
+
+
+def has_omega(cfg, block: int, sublayer: str) -> bool:
+    """Whether the residual of a sub-layer of block 1, 2, ... is weighted (ADMIN).
+
+    ``admin-first`` is what ``scripts/fold_admin.py`` leaves.
+    """
+    if cfg.residual_init == "admin-first":
+        return block == 1 and sublayer == "self_attn"
+    return cfg.residual_init in ("admin", "admin-profiled")
 
 
 def has_relative_positions(cfg, block: int) -> bool:
@@ -37,11 +48,23 @@ class SublayerMixin:
             **kind,
         )
 
-    def sublayer(self, x: Tensor, norm: nn.Module, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def add_omegas(self, cfg, *sublayers: str) -> None:
+        """Make the weights [C] of the residuals of these sub-layers, or None where there is none."""
+        for name in sublayers:
+            omega = nn.Parameter(torch.ones(self.embed_dim)) if has_omega(cfg, self.block, name) else None
+            self.register_parameter(f"{name}_omega", omega)
+
+    def sublayer(
+        self, x: Tensor, norm: nn.Module, omega: Tensor | None, function: Callable[[Tensor], Tensor]
+    ) -> Tensor:
         """Dropout, residual and layer norm around ``function``: [T, B, C] -> [T, B, C]."""
         y = self.dropout_module(function(norm(x) if self.normalize_before else x))
-        y = self.residual_connection(y, x)
+        y = self.join(y, x, omega)
         return y if self.normalize_before else norm(y)
+
+    def join(self, y: Tensor, x: Tensor, omega: Tensor | None) -> Tensor:
+        """The output y of a sub-layer and its residual x: x * omega + y."""
+        return self.residual_connection(y, x) if omega is None else torch.addcmul(y, x, omega)
 
     def name_dropout(self, name: str) -> None:
         """Give the dropouts the name by which ``--retain-dropout-modules`` knows them."""
@@ -58,6 +81,7 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
         self.block = block
         super().__init__(cfg, return_fc)
         self.name_dropout("TransformerEncoderLayer")
+        self.add_omegas(cfg, "self_attn", "fc")
         for name in FAST_PATH_PARAMETERS:
             self._parameters.pop(name, None)
 
@@ -66,8 +90,12 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
 
     def forward(self, x: Tensor, **attention: Tensor | None) -> Tensor:
         """x [S, B, C], and what positions and padding give to :class:`Attention` -> [S, B, C]."""
-        x = self.sublayer(x, self.self_attn_layer_norm, lambda y: self.self_attn(y, **attention)[0])
-        return self.sublayer(x, self.final_layer_norm, self.feed_forward)
+
+        def attend(y: Tensor) -> Tensor:
+            return self.self_attn(y, **attention)[0]
+
+        x = self.sublayer(x, self.self_attn_layer_norm, self.self_attn_omega, attend)
+        return self.sublayer(x, self.final_layer_norm, self.fc_omega, self.feed_forward)
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
         nn.Module._load_from_state_dict(self, *args, **kwargs)  # 0.12.2's own would add the fast path again
@@ -85,6 +113,7 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         self.block = block
         super().__init__(cfg, no_encoder_attn)
         self.name_dropout("TransformerDecoderLayer")
+        self.add_omegas(cfg, "self_attn", "encoder_attn", "fc")
 
     def build_self_attention(
         self, embed_dim: int, cfg, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -144,7 +173,7 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
             )
             return y
 
-        x = self.sublayer(x, self.self_attn_layer_norm, attend_to_prefix)
+        x = self.sublayer(x, self.self_attn_layer_norm, self.self_attn_omega, attend_to_prefix)
         if self.encoder_attn is not None and encoder_out is not None:
-            x = self.sublayer(x, self.encoder_attn_layer_norm, attend_to_source)
-        return self.sublayer(x, self.final_layer_norm, self.feed_forward), weights[0], None
+            x = self.sublayer(x, self.encoder_attn_layer_norm, self.encoder_attn_omega, attend_to_source)
+        return self.sublayer(x, self.final_layer_norm, self.fc_omega, self.feed_forward), weights[0], None

@@ -1,0 +1,3 @@
+"""Optimizers that fairseq lacks. ``--user-dir`` imports models and tasks only, so the models import this."""
+
+from cape_fairseq.optim import radam  # noqa: F401  (registers the optimizer)

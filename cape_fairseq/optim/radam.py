@@ -1,0 +1,57 @@
+"""``--optimizer radam``: Adam with rectified variance (Liu et al. 2020, "On the variance of the adaptive
+learning rate and beyond"), by torch."""
+
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, List  # noqa: UP035 (as fairseq's own options)
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from omegaconf import II
+
+
+@dataclass
+class FairseqRAdamConfig(FairseqDataclass):
+    """Options; betas are a string such as "(0.9, 0.98)", as for fairseq's adam, or a list in YAML."""
+
+    radam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for RAdam optimizer"})
+    radam_eps: float = field(default=1e-8, metadata={"help": "epsilon for RAdam optimizer"})
+    weight_decay: float = field(default=0.0, metadata={"help": "weight decay"})
+    lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009
+
+
+def parse_betas(betas: Any) -> tuple[float, float]:
+    """
+    Raises:
+        ValueError: it is not two numbers from 0 to below 1.
+    """
+    try:
+        parts = betas.strip().strip("()[]").split(",") if isinstance(betas, str) else list(betas)
+        first, second = (float(part) for part in parts)
+    except (TypeError, ValueError):
+        first = second = -1.0
+    if not (0 <= first < 1 and 0 <= second < 1):
+        raise ValueError(f"--radam-betas is {betas}, but it must be two numbers from 0 to below 1, as in '(0.9, 0.98)'")
+    return first, second
+
+
+@register_optimizer("radam", dataclass=FairseqRAdamConfig)
+class FairseqRAdam(FairseqOptimizer):
+    """torch.optim.RAdam; weight decay is decoupled from the gradient, as in fairseq's adam."""
+
+    def __init__(self, cfg: FairseqRAdamConfig, params: Any) -> None:
+        super().__init__(cfg)
+        self._optimizer = torch.optim.RAdam(params, **self.optimizer_config, decoupled_weight_decay=True)
+
+    @property
+    def supports_flat_params(self) -> bool:
+        return True  # it works element by element; --fp16 then updates one tensor
+
+    @property
+    def optimizer_config(self) -> dict[str, Any]:
+        """What a resumed run takes from the command line instead of the checkpoint."""
+        lr = self.cfg.lr[0] if isinstance(self.cfg.lr, Collection) else self.cfg.lr
+        betas = parse_betas(self.cfg.radam_betas)
+        return {"lr": lr, "betas": betas, "eps": self.cfg.radam_eps, "weight_decay": self.cfg.weight_decay}

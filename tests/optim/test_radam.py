@@ -1,0 +1,57 @@
+"""RAdam through fairseq: torch's numbers, resume, and wrong values."""
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from cape_fairseq.evaluation.runs import load_checkpoint
+from cape_fairseq.optim.radam import FairseqRAdam, parse_betas
+from tests.conftest import train, train_losses
+
+
+def config(**options):
+    defaults = {"radam_betas": "(0.9, 0.98)", "radam_eps": 1e-8, "weight_decay": 0.0, "lr": [0.01]}
+    return OmegaConf.create({**defaults, **options})
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_steps_are_those_of_the_paper(weight_decay):
+    """Algorithm 2 of Liu et al. written out, with decoupled weight decay."""
+    parameter = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64))
+    optimizer = FairseqRAdam(config(weight_decay=weight_decay), [parameter])
+    x, m, v = parameter.detach().clone(), torch.zeros(3).double(), torch.zeros(3).double()
+    infinity = 2 / (1 - 0.98) - 1
+    for t in range(1, 20):
+        gradient = torch.tensor([1.0, 0.5 * t, -2.0], dtype=torch.float64)
+        parameter.grad = gradient.clone()
+        optimizer.step()
+        m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
+        x = x * (1 - 0.01 * weight_decay)
+        rho = infinity - 2 * t * 0.98**t / (1 - 0.98**t)
+        step = m / (1 - 0.9**t)
+        if rho > 5:
+            rectified = ((rho - 4) * (rho - 2) * infinity / ((infinity - 4) * (infinity - 2) * rho)) ** 0.5
+            step = rectified * step * (1 - 0.98**t) ** 0.5 / (v.sqrt() + 1e-8)
+        x = x - 0.01 * step
+        torch.testing.assert_close(parameter.detach(), x, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("betas", ["(0.9, 0.98)", "0.9,0.98", [0.9, 0.98], (0.9, 0.98)])
+def test_betas(betas):
+    assert parse_betas(betas) == (0.9, 0.98)
+
+
+@pytest.mark.parametrize("betas", ["0.9", "(0.9, 1.0)", "__import__('os')", "(0.9, -0.1)", None])
+def test_wrong_betas_are_refused(betas):
+    with pytest.raises(ValueError, match=r"--radam-betas is .* two numbers"):
+        parse_betas(betas)
+
+
+def test_training_and_resume(data_bin, tmp_path):
+    options = ("--optimizer", "radam", "--radam-betas", "(0.9, 0.98)", "--lr-scheduler", "inverse_sqrt",
+               "--warmup-updates", 3, "--amp", "--save-interval-updates", 4)  # fmt: skip
+    whole = train_losses(train(data_bin, tmp_path / "whole", *options, updates=8))
+    first = train_losses(train(data_bin, tmp_path / "parts", *options, updates=4))
+    second = train_losses(train(data_bin, tmp_path / "parts", *options, updates=8))
+    assert whole == first + second
+    assert load_checkpoint(tmp_path / "parts" / "checkpoint_last.pt")["cfg"]["optimizer"]["_name"] == "radam"
