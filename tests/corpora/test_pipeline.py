@@ -1,0 +1,281 @@
+"""The whole preparation on small archives in the real formats and with the real names; and on broken ones."""
+
+import gzip
+import io
+import json
+import tarfile
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from fairseq.data import indexed_dataset
+
+from cape_fairseq.corpora.archives import check_sum, download, extract, fetch
+from cape_fairseq.corpora.formats import read_segments, read_tagged
+from cape_fairseq.corpora.pipeline import Pipeline, is_clean
+from cape_fairseq.corpora.table import CORPORA
+from cape_fairseq.text.parallel import TextError
+
+ENGLISH = ["The dog doesn't bark - does it?", "Mr. Smith's well-known house costs $3.50 & more.", "“Yes”, she said…"]
+OTHER = {
+    "de": ["Der Hund bellt nicht, oder?", "Das Haus von Dr. Schmidt kostet 3,50 $ & mehr.", "„Ja“, sagte sie…"],
+    "fr": ["Le chien n'aboie pas, non ?", "La maison connue de M. Smith coûte 3,50 $ & plus.", "« Oui », dit-elle…"],
+}  # fmt: skip
+
+
+def lines(language: str, count: int) -> list[str]:
+    sentences = ENGLISH if language == "en" else OTHER[language]
+    return [f"{sentences[i % 3]} {i}" for i in range(count)]
+
+
+def text(language: str, count: int) -> bytes:
+    return ("\n".join(lines(language, count)) + "\n").encode()
+
+
+def sgml(language: str, count: int) -> bytes:
+    segments = "\n".join(
+        f'<seg id="{i}">{line.replace("&", "&amp;")}</seg>' for i, line in enumerate(lines(language, count))
+    )
+    return f'<refset setid="newstest" srclang="any">\n<doc docid="a"><p>\n{segments}\n</p></doc>\n</refset>\n'.encode()
+
+
+def tags(language: str, count: int) -> bytes:
+    head = f"<doc docid='1'>\n<url>http://x</url>\n<title>A title in {language}</title>\n<description>D</description>\n"
+    return (
+        head + "".join(f" {line} \n" for line in lines(language, count)) + "<reviewer></reviewer>\n</doc>\n"
+    ).encode()
+
+
+def xml(language: str, count: int) -> bytes:
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<refset>\n<doc docid="1">\n<title>T</title>\n'
+    segments = "".join(
+        f'<seg id="{i}"> {line.replace("&", "&amp;")} </seg>\n' for i, line in enumerate(lines(language, count))
+    )
+    return f"{head}{segments}</doc>\n</refset>\n</mteval>\n".encode()
+
+
+def pack(path, members: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+def member(part, language, index):
+    return part.sides[index] if part.sides else part.member.format(lang=language)
+
+
+def build_archives(name: str, folder, train=40, test=5) -> None:
+    """Every archive of a corpus, under its real name and with its real members."""
+    corpus = CORPORA[name]
+    packed: dict[str, dict[str, bytes]] = {}
+    for part in (*corpus.train, *corpus.valid, *corpus.test):
+        for index, language in enumerate((corpus.source, corpus.target)):
+            count = train if part in corpus.train else test
+            path = member(part, language, index)
+            write = {"text": text, "tags": tags, "sgml": xml if path.endswith("xml") else sgml}[part.form]
+            content = write(language, count)
+            packed.setdefault(part.url.format(lang=language).rsplit("/", 1)[1], {})[path] = (
+                gzip.compress(content) if path.endswith(".gz") else content
+            )
+    for archive, members in packed.items():
+        if archive.endswith((".tgz", ".tar")):
+            pack(folder / archive, {"README": b"x", **members})
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / archive).write_bytes(members[archive])
+
+
+def prepare(name, tmp_path, **options):
+    settings = {"workers": 1, "limit": None, **options}
+    pipeline = Pipeline(name, CORPORA[name], tmp_path / "archives", tmp_path / "out", **settings)
+    pipeline.run()
+    return pipeline.manifest["steps"]
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_from_archives_to_binarized_data(name, tmp_path, capsys):
+    corpus = CORPORA[name]
+    build_archives(name, tmp_path / "archives")
+    steps = prepare(name, tmp_path)
+    pairs = 40 * len(corpus.train)
+    assert steps["extract train"]["pairs"] == pairs
+    held_out = pairs // corpus.valid_every if corpus.valid_every else 0
+    assert steps["apply BPE train"]["pairs"] == pairs - held_out
+    assert steps["apply BPE valid"]["pairs"] == (held_out or 5 * len(corpus.valid))
+    expected_tests = 1 if corpus.join_tests else len(corpus.test)
+    bins = tmp_path / "out" / "data-bin"
+    direction = f"{corpus.source}-{corpus.target}"
+    for number in range(expected_tests):
+        dataset = indexed_dataset.make_dataset(str(bins / f"test{number or ''}.{direction}.{corpus.target}"), "mmap")
+        assert len(dataset) == 5 * (len(corpus.test) if corpus.join_tests else 1)
+    sides = [indexed_dataset.make_dataset(str(bins / f"train.{direction}.{language}"), "mmap")
+             for language in (corpus.source, corpus.target)]  # fmt: skip
+    assert steps["binarize"]["alpha"] == round(sides[1].sizes.sum() / sides[0].sizes.sum(), 4)
+    capsys.readouterr()
+    prepare(name, tmp_path)
+    assert capsys.readouterr().out.count("done before") == len(steps)
+
+
+def test_text_is_tokenized_as_moses_does(tmp_path):
+    build_archives("wmt14_en_de", tmp_path / "archives")
+    prepare("wmt14_en_de", tmp_path)
+    english = (tmp_path / "out" / "tokenized" / "train.en").read_text(encoding="utf-8").splitlines()
+    german = (tmp_path / "out" / "tokenized" / "test.de").read_text(encoding="utf-8").splitlines()
+    assert english[0] == "The dog doesn &apos;t bark - does it ? 0"
+    assert english[1] == "Mr. Smith &apos;s well @-@ known house costs $ 3.50 &amp; more . 1"
+    assert english[2] == "&quot; Yes , &quot; she said ... 2"
+    assert german[1] == "Das Haus von Dr. Schmidt kostet 3,50 $ &amp; mehr . 1"
+    joined = (tmp_path / "out" / "bpe" / "train.en").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
+    assert joined == english
+
+
+def test_iwslt_is_lower_cased_and_valid_is_every_23rd(tmp_path):
+    build_archives("iwslt14_de_en", tmp_path / "archives", train=50)
+    prepare("iwslt14_de_en", tmp_path)
+    tokenized = (tmp_path / "out" / "tokenized" / "train.de").read_text(encoding="utf-8").splitlines()
+    assert tokenized == [line.lower() for line in tokenized]
+    valid = (tmp_path / "out" / "clean" / "valid.de").read_text(encoding="utf-8").splitlines()
+    assert valid == [tokenized[22], tokenized[45]]
+    raw = (tmp_path / "out" / "raw" / "train.de").read_text(encoding="utf-8")
+    assert "title" not in raw.lower()
+    assert raw.splitlines() == lines("de", 50)
+
+
+def test_limit_takes_the_same_path_on_less(tmp_path):
+    build_archives("wmt14_en_fr", tmp_path / "archives")
+    steps = prepare("wmt14_en_fr", tmp_path, limit=3)
+    assert steps["extract train"]["pairs"] == 15
+    with pytest.raises(TextError, match="was made for wmt14_en_fr with limit 3; choose another --out"):
+        prepare("wmt14_en_fr", tmp_path)
+
+
+def test_an_interrupted_preparation_goes_on(tmp_path, capsys):
+    build_archives("multi30k_en_de", tmp_path / "archives")
+    pipeline = Pipeline("multi30k_en_de", CORPORA["multi30k_en_de"], tmp_path / "archives", tmp_path / "out", 1, None)
+    pipeline.learn_bpe = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        pipeline.run()
+    capsys.readouterr()
+    prepare("multi30k_en_de", tmp_path)
+    assert capsys.readouterr().out.count("done before") == 7
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["steps"]["binarize"]["alpha"] > 0.5
+
+
+def break_archive(tmp_path, how):
+    build_archives("wmt14_en_de", tmp_path / "archives")
+    crawl = tmp_path / "archives" / "training-parallel-commoncrawl.tgz"
+    if how == "cut":
+        crawl.write_bytes(crawl.read_bytes()[:-300])
+    elif how == "lacking":
+        pack(crawl, {"commoncrawl.de-en.en": text("en", 40)})
+    elif how == "unequal":
+        pack(crawl, {"commoncrawl.de-en.en": text("en", 40), "commoncrawl.de-en.de": text("de", 39)})
+    elif how == "no archive":
+        crawl.write_bytes(b"<html>not found</html>")
+    else:
+        pack(tmp_path / "archives" / "test-full.tgz", {
+            "test-full/newstest2014-deen-src.en.sgm": sgml("en", 5),
+            "test-full/newstest2014-deen-ref.de.sgm": sgml("de", 4) if how == "unequal test" else b"<seg>x</seg><seg>",
+        })  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "message"), [
+    ("cut", r"training-parallel-commoncrawl\.tgz is damaged"),
+    ("no archive", r"training-parallel-commoncrawl\.tgz is damaged"),
+    ("lacking", r"training-parallel-commoncrawl\.tgz has no commoncrawl\.de-en\.de"),
+    ("unequal", r"commoncrawl\.de-en\.de ends after 39 lines"),
+    ("unequal test", r"src\.en\.sgm has 5 sentences and .*ref\.de\.sgm has 4; they must be parallel"),
+    ("no test", r"has 2 seg elements, of which 1 end"),
+])  # fmt: skip
+def test_broken_archives_leave_nothing_half_made(tmp_path, how, message):
+    break_archive(tmp_path, how)
+    with pytest.raises(TextError, match=message):
+        prepare("wmt14_en_de", tmp_path)
+    made = {path.name for folder in ("raw", "bpe", "data-bin") for path in (tmp_path / "out" / folder).glob("*")}
+    assert made <= {"train.en", "train.de", "valid.en", "valid.de"} if "test" in how else not made
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+
+
+def test_a_changed_archive_is_refused(tmp_path):
+    build_archives("multi30k_en_de", tmp_path)
+    fetch("http://nowhere.invalid/train.en.gz", tmp_path)
+    assert not (tmp_path / "SHA256SUMS").exists()  # put there by hand
+    check_sum(tmp_path / "train.en.gz", record=True)  # as after a download
+    fetch("http://nowhere.invalid/train.en.gz", tmp_path)
+    (tmp_path / "train.en.gz").write_bytes(b"other")
+    with pytest.raises(TextError, match=r"is not what .*SHA256SUMS says"):
+        fetch("http://nowhere.invalid/train.en.gz", tmp_path)
+
+
+def test_no_network_is_one_sentence(tmp_path):
+    with pytest.raises(TextError, match=r"cannot be fetched .* put x.tgz into .* by hand"):
+        fetch("http://127.0.0.1:9/x.tgz", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Server(BaseHTTPRequestHandler):
+    """Sends 100,000 bytes; with ranges, and cut off once, as asked."""
+
+    content = bytes(range(250)) * 400
+    cut, ranges, asked = 0, True, []
+
+    def do_GET(self):
+        start = 0
+        header = self.headers.get("Range")
+        type(self).asked.append(header)
+        if header and self.ranges:
+            start = int(header.removeprefix("bytes=").rstrip("-"))
+        self.send_response(206 if header and self.ranges else 200)
+        self.send_header("Content-Length", str(len(self.content) - start))
+        self.end_headers()
+        end = type(self).cut or len(self.content)
+        type(self).cut = 0
+        self.wfile.write(self.content[start:end])
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_download_that_was_cut_off_goes_on(tmp_path, ranges):
+    handler = type("Handler", (Server,), {"cut": 60_000, "ranges": ranges, "asked": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    get = partial(download, f"http://127.0.0.1:{server.server_port}/x.tgz", tmp_path / "x.tgz")
+    try:
+        with pytest.raises(TextError, match="ended early; start again to go on from 60,000 bytes"):
+            get()
+        assert not (tmp_path / "x.tgz").exists()
+        get()
+    finally:
+        server.shutdown()
+    assert (tmp_path / "x.tgz").read_bytes() == Server.content
+    assert handler.asked == [None, "bytes=60000-"]
+    check_sum(tmp_path / "x.tgz", record=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["SHA256SUMS", "x.tgz"]
+
+
+def test_formats(tmp_path):
+    (tmp_path / "a.sgm").write_text('<DOC><SEG id="1"> A &amp; B\n goes on </SEG>\n<seg id=2>&lt;b&gt; “x”</seg></DOC>')
+    assert list(read_segments(tmp_path / "a.sgm")) == ["A & B goes on", "<b> “x”"]
+    (tmp_path / "a.tags").write_text("<url>u</url>\n<title>T</title>\n A < B .\n<3 you\n</doc>\n")
+    assert list(read_tagged(tmp_path / "a.tags")) == ["A < B .", "<3 you"]
+
+
+def test_extraction_takes_only_what_is_named(tmp_path):
+    pack(tmp_path / "x.tgz", {"../../evil": b"x", "./a/b.en": b"one\n", "c": b"two\n"})
+    (path,) = extract(tmp_path / "x.tgz", ["a/b.en"], tmp_path / "out")
+    assert path.read_bytes() == b"one\n"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a_b.en"]
+
+
+def test_cleaning_is_moses():
+    assert is_clean(("a b", "c"), 2, 2)
+    assert not is_clean(("a b c", "d e f"), 2, 9)
+    assert not is_clean(("a b c", "d"), 9, 2.9)
+    assert not is_clean(("", "a"), 9, 9)
+    assert not is_clean(("a", " "), 9, 9)
