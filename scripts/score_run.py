@@ -16,7 +16,7 @@ from cape_fairseq.text.parallel import TextError, read_lines, write_lines
 from cape_fairseq.text.scoring import score
 
 
-def report(run: Path, tests: dict[str, Path], language: str | None, which: str) -> dict:
+def report(run: Path, tests: dict[str, Path | None], language: str | None, which: str, tokenized: bool) -> dict:
     results = {
         "run": run.name,
         **describe_checkpoints(*(run / "checkpoints" / f"checkpoint_{name}.pt" for name in (which, "last"))),
@@ -28,7 +28,7 @@ def report(run: Path, tests: dict[str, Path], language: str | None, which: str) 
         "versions": versions(),
     }
     for subset, reference in tests.items():
-        translations, results["tests"][subset] = score(run / f"{subset}.out", reference, language)
+        translations, results["tests"][subset] = score(run / f"{subset}.out", reference, language, tokenized)
         write_lines(run / f"{subset}.txt", translations)
     write_results(run / "results.json", results)
     return results
@@ -37,13 +37,16 @@ def report(run: Path, tests: dict[str, Path], language: str | None, which: str) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--test", action="append", required=True, metavar="SUBSET=REFERENCE")
+    parser.add_argument("--test", action="append", required=True, metavar="SUBSET[=REFERENCE]",
+                        help="without a file, the references are those in fairseq-generate's output")  # fmt: skip
     parser.add_argument("--language", help="detokenize by the rules of this language (default: do not)")
     parser.add_argument("--checkpoint", default="best", help="which one translated: best, average (best)")
+    parser.add_argument("--tokenized", action="store_true", help="also BLEU of the tokenized text, as multi-bleu")
     args = parser.parse_args()
     try:
-        tests = {name: Path(path) for name, path in (test.split("=", 1) for test in args.test)}
-        results = report(args.run, tests, args.language, args.checkpoint)
+        split = [test.partition("=") for test in args.test]
+        tests = {name: Path(path) if path else None for name, _, path in split}
+        results = report(args.run, tests, args.language, args.checkpoint, args.tokenized)
     except TextError as error:
         sys.exit(f"score_run.py: {error}")
     print(results_table([results]))

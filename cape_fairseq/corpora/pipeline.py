@@ -31,7 +31,7 @@ class Pipeline:
     """Prepares one corpus in ``out``; ``manifest.json`` there counts pairs and tokens after every step.
 
     Args:
-        limit: at most so many pairs of each part of the training text; the rest of the path is the same.
+        limit: at most so many pairs of each part of the training text, and a twentieth of that of each test set.
     """
 
     def __init__(self, name: str, corpus: Corpus, archives: Path, out: Path, workers: int, limit: int | None) -> None:
@@ -96,6 +96,10 @@ class Pipeline:
             found += extract(archive, [member], self.out / "extracted")
         return found
 
+    def most(self, split: str) -> int | None:
+        """How many pairs of a part are taken."""
+        return self.limit if self.limit is None or split == "train" else max(self.limit // 20, 1)
+
     def extract(self, split: str, parts: tuple[Part, ...]) -> dict[str, Any]:
         counts: dict[str, int] = {}
 
@@ -105,7 +109,7 @@ class Pipeline:
                 before = sum(counts.values())
                 sides = [list(READERS[part.form](path)) if part.form != "text" else path for path in files]
                 lines = same_length(files, *sides) if part.form != "text" else read_pairs(*files)
-                for pair in islice(lines, self.limit if split == "train" else None):
+                for pair in islice(lines, self.most(split)):
                     counts[files[0].name] = counts.get(files[0].name, 0) + 1
                     yield "", tuple(" ".join(line.split()) for line in pair)
                 if sum(counts.values()) == before:

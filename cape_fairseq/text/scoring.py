@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
-from cape_fairseq.text.generated import Sentence
+from cape_fairseq.text.generated import Sentence, read_generated
 from cape_fairseq.text.moses import detokenize
 from cape_fairseq.text.parallel import TextError, read_lines
 
@@ -38,28 +38,57 @@ def hypotheses(output: Iterable[str], expected: int) -> list[str]:
     return [found[number] for number in range(expected)]
 
 
-def score(generated: Path, reference: Path, language: str | None) -> tuple[list[str], dict[str, object]]:
-    """Score an output file of fairseq-generate against a plain-text reference.
+def score(generated: Path, reference: Path | None, language: str | None, tokenized: bool = False):
+    """Score an output file of fairseq-generate.
 
     Args:
         generated: what fairseq-generate printed.
-        reference: detokenized reference, plain or gzipped.
-        language: detokenize the translations by this language's rules; None leaves them as they are.
+        reference: detokenized reference, plain or gzipped; None takes the references in the output, detokenized.
+        language: detokenize by this language's rules; None leaves the text as it is.
+        tokenized: also score the tokenized text, as multi-bleu does.
 
     Returns:
-        the translations, and ``bleu``, ``signature`` and ``sentences``.
+        the translations, and a dictionary: ``bleu``, ``signature``, ``sentences``, and with ``tokenized`` also
+        ``tokenized_bleu`` and ``compound_bleu``.
     """
-    references = list(read_lines(reference))
-    translations = hypotheses(read_lines(generated), len(references))
-    if language is not None:
-        translations = list(detokenize(translations, language))
+    if reference is None:
+        sentences = read_generated(generated)
+        translations, references = texts(sentences, language, str(generated))
+    else:
+        references = list(read_lines(reference))
+        translations = hypotheses(read_lines(generated), len(references))
+        if language is not None:
+            translations = list(detokenize(translations, language))
     metric = BLEU()
     bleu = metric.corpus_score(translations, [references])
-    return translations, {
+    result = {
         "bleu": round(bleu.score, 2),
         "signature": str(metric.get_signature()),
         "sentences": len(references),
     }
+    if tokenized:
+        result |= tokenized_scores(*texts(read_generated(generated), None, str(generated)))
+    return translations, result
+
+
+def tokenized_scores(translations: list[str], references: list[str]) -> dict[str, float]:
+    """BLEU of tokenized text, as Moses' multi-bleu counts it: plain, and with compounds split at hyphens.
+
+    The second is what WMT14 en-de is usually reported with: every word with a hyphen inside counts as three, in
+    translation and reference alike.
+    """
+
+    def bleu(split: bool) -> float:
+        sides = [[split_compounds(line) if split else line for line in side] for side in (translations, references)]
+        metric = BLEU(tokenize="none", smooth_method="none", force=True)  # the text is tokenized on purpose
+        return round(metric.corpus_score(sides[0], [sides[1]]).score, 2)
+
+    return {"tokenized_bleu": bleu(False), "compound_bleu": bleu(True)}
+
+
+def split_compounds(line: str) -> str:
+    """``well-known`` -> ``well ##AT##-##AT## known``."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 
 def join_subwords(line: str) -> str:

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# FLOATER, Figure 2: train on sentences under 80 tokens, test on longer ones (Liu et al. 2020, section 4.3).
+source "$(dirname "${BASH_SOURCE[0]}")/floater.sh"
+derive=short-to-long
+row sinpos sinpos
+row abspos abspos
+row relpos relpos
+row floater floater from=sinpos "${fine_tuning[@]}"
+experiment "$@"

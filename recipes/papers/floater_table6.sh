@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# FLOATER, Table 6: other dynamics, WMT14 en-de, base size (Liu et al. 2020).
+source "$(dirname "${BASH_SOURCE[0]}")/floater.sh"
+row sinpos sinpos
+for dynamics in ode rnn-scalar rnn2-scalar rnn-vector; do
+    row "$dynamics" floater from=sinpos "${fine_tuning[@]}" --floater-dynamics "$dynamics"
+done
+experiment "$@"

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SHAPE, Table 2, Interpolate, and Table 1: WMT16 en-de in groups of ten sentences (Kiyono et al. 2021).
+source "$(dirname "${BASH_SOURCE[0]}")/shape.sh"
+derive=concat
+
+# Table 1: 10,000 training sequences, and the same with the first sentence at the end.
+finish() {
+    local swapped=$out/swapped order bin models=() spec fields which=average run
+    do_step head "$out/logs" head_pair "$out/concat/train" "$swapped/original" 10000
+    do_step swap "$out/logs" python "$root/scripts/build_dataset.py" swap "$swapped/original.en" \
+        "$swapped/original.de" "$swapped/swapped.en" "$swapped/swapped.de"
+    for order in original swapped; do
+        do_step "binarize-$order" "$out/logs" binarize "$swapped/$order" --source-lang en --target-lang de \
+            --joined-dictionary --srcdict "$data/dict.en.txt" --testpref "$swapped/$order"
+    done
+    for spec in "${rows[@]}"; do
+        IFS=$'\x1f' read -ra fields <<< "$spec"
+        [ -z "$only" ] || [[ " $only " == *" ${fields[0]} "* ]] || continue
+        run=$out/${fields[0]}/${seeds%% *}
+        for order in original swapped; do
+            which=$which do_step "translate-$order" "$run/logs" translate "$swapped/$order" "$run" test "$order" en de \
+                "${decoding[@]}"
+        done
+        models+=("${fields[0]}=$run/original.out,$run/swapped.out")
+    done
+    do_step swap-test "$out/logs" python "$root/scripts/swap_test.py" "${models[@]}" --language de --output "$out/swap"
+    [ -n "$dry" ] || cat "$out/logs/swap-test.log"
+}
+
+# head_pair FROM TO N: the first lines of a parallel text.
+declare -F head_pair > /dev/null || head_pair() {
+    mkdir -p "$(dirname "$2")"
+    head -n "$3" "$1.en" > "$2.en" && head -n "$3" "$1.de" > "$2.de"
+}
+
+experiment "$@"

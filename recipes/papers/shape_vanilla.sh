@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# SHAPE, Table 2, Vanilla: WMT16 en-de (Kiyono et al. 2021).
+source "$(dirname "${BASH_SOURCE[0]}")/shape.sh"
+derive=none
+experiment "$@"
