@@ -24,9 +24,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--archives", type=Path, help="where archives are, or are put (OUT/archives)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (all cores)")
-    parser.add_argument(
-        "--limit", type=int, help="at most so many training pairs of a part, a 20th of each test"
-    )
+    parser.add_argument("--limit", type=int, help="at most so many training pairs of a part, a 20th of each test")
     args = parser.parse_args()
     if (args.limit is not None and args.limit < 1) or args.workers < 1:
         parser.error("--limit and --workers must be above 0")

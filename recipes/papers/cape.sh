@@ -1,7 +1,7 @@
 # The CAPE paper's machine translation: what its three experiments share (ADMIN's settings). Source it.
 # shellcheck shell=bash disable=SC2034
 source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
-seeds='1111 10001111 20001111' tokenized=yes
+seeds='1111 10001111 20001111'
 hyper=(--residual-init admin --share-all-embeddings --optimizer radam --radam-betas '(0.9, 0.98)' --clip-norm 0
     --lr-scheduler inverse_sqrt --warmup-updates 8000 --warmup-init-lr 1e-7
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1

@@ -16,14 +16,14 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 # --- an experiment sets these; one place for each hyper-parameter ---
-corpus='' size=_wmt_en_de derive=none tokens=4096 effective_tokens=4096 average=0 subsets=(test) tokenized=''
+corpus='' size=_wmt_en_de derive=none tokens=4096 effective_tokens=4096 average=0 subsets=(test) names=()
 hyper=() decoding=() rows=() seeds='1 10000001 20000001'
 # fairseq seeds update n with seed + n, so seeds are further apart than any run is long
 
 # row NAME ENCODING [from=ROW] OPTIONS...: a row of the table; from=ROW starts from that row's model.
 row() { local IFS=$'\x1f'; rows+=("$*"); }
 
-usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; sed -n '4,15s/^# \{0,1\}//p' "$root/recipes/papers/engine.sh"; }
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; sed -n '/^#   --out/,/^# A second/s/^# \{0,1\}//p' "$root/recipes/papers/engine.sh"; }
 
 experiment() {
     local gpus=1 nodes=1 node_rank=0 master=127.0.0.1:29500 smoke='' dry='' only='' out=$root/runs/$recipe archives=''
@@ -42,6 +42,8 @@ experiment() {
     for option in gpus nodes; do
         [[ ${!option} =~ ^[1-9][0-9]*$ ]] || die "--$option is ${!option}, but it must be a whole number above 0"
     done
+    [[ $node_rank =~ ^[0-9]+$ ]] && [ "$node_rank" -lt "$nodes" ] \
+        || die "--node-rank is $node_rank, but it must be a number from 0 to $((nodes - 1))"
     for name in $seeds; do
         [[ $name =~ ^[1-9][0-9]*$ ]] || die "--seeds has $name, but seeds must be whole numbers above 0"
     done
@@ -54,6 +56,8 @@ experiment() {
     [ -z "$archives" ] || archives=$(absolute "$archives")
     if [ -n "$dry" ]; then print_commands; else install_if_needed; fi
     prepare_run
+    [ "$node_rank" = 0 ] || [ -n "$dry" ] || [ -d "$data" ] \
+        || die "there are no data in $data yet; start the first node, with the same --out on a shared disk"
     local seed fields
     for seed in $seeds; do
         for spec in "${rows[@]}"; do
@@ -63,12 +67,14 @@ experiment() {
         done
     done
     ! declare -F finish > /dev/null || finish
+    rm -f "$out/logs/collect.done"
     do_step collect "$out/logs" python "$root/scripts/collect_results.py" "$out" --table "$recipe"
-    [ -n "$dry" ] || cat "$out/logs/collect.log"
+    [ -n "$dry" ] || [ "$node_rank" != 0 ] || cat "$out/logs/collect.log"
 }
 
-# do_step NAME LOGDIR COMMAND...: a step, or the commands in it on the screen.
+# do_step NAME LOGDIR COMMAND...: a step, or the commands in it on the screen. Nodes other than the first only train.
 do_step() {
+    [ "$node_rank" = 0 ] || [ "$1" = train ] || return 0
     if [ -z "$dry" ]; then step "$@"; else "${@:3}"; fi
 }
 
@@ -129,10 +135,14 @@ derive_data() {
     if [ "$kind" = short-to-long ]; then
         do_step "$kind" "$out/logs" python "$root/scripts/build_dataset.py" "$kind" "$text/bpe/train.$source" \
             "$text/bpe/train.$target" "$derived" ${smoke:+--edges 10 12 14 16 inf}
-        local edges=(80-100 100-120 120-140 140-inf) edge
-        [ -z "$smoke" ] || edges=(10-12 12-14 14-16 16-inf)
-        for edge in "${edges[@]}"; do tests+=("$derived/test.$edge"); done
-        subsets=(test test1 test2 test3)
+        local bins=(80-100 100-120 120-140 140-inf) bin
+        [ -z "$smoke" ] || bins=(10-12 12-14 14-16 16-inf)
+        subsets=() names=()
+        for bin in "${bins[@]}"; do
+            if [ -z "$dry" ] && [ ! -s "$derived/test.$bin.$source" ]; then say "no sentences of $bin tokens"; continue; fi
+            tests+=("$derived/test.$bin") names+=("$bin")
+            [ ${#subsets[@]} = 0 ] && subsets=(test) || subsets+=("test${#subsets[@]}")
+        done
     else
         for split in "${subsets[@]}"; do tests+=("$derived/$split"); done
     fi
@@ -163,7 +173,7 @@ launch() {
 
 # run_row SEED NAME ENCODING [from=ROW] OPTIONS...: everything for one row and seed.
 run_row() {
-    local seed=$1 name=$2 encoding=$3 from=() start='' subset; shift 3
+    local seed=$1 name=$2 encoding=$3 from=() start='' subset index; shift 3
     local run=$out/$name/$seed which=best
     if [[ ${1-} == from=* ]]; then
         start=$out/${1#from=}/$seed/checkpoints/checkpoint_best.pt from=(--finetune-from-model "$start"); shift
@@ -180,10 +190,11 @@ run_row() {
     fi
     local source=${corpus%_*} target=${corpus##*_} tests=()
     source=${source##*_}
-    for subset in "${subsets[@]}"; do
-        which=$which do_step "translate-$subset" "$run/logs" translate "$data" "$run" "$subset" "$subset" "$source" "$target" \
+    for index in "${!subsets[@]}"; do
+        subset=${subsets[index]} name=${names[index]:-${subsets[index]}}
+        which=$which do_step "translate-$name" "$run/logs" translate "$data" "$run" "$subset" "$name" "$source" "$target" \
             "${decoding[@]}"
-        tests+=(--test "$subset")
+        tests+=(--test "$name")
     done
     do_step score "$run/logs" python "$root/scripts/score_run.py" "$run" --checkpoint "$which" --language "$target" \
         "${tests[@]}" --tokenized

@@ -1,7 +1,7 @@
 # The FLOATER paper's machine translation: what its experiments share (Liu et al. 2020, appendix B). Source it.
 # shellcheck shell=bash disable=SC2034
 source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
-corpus=wmt14_en_de tokens=4096 effective_tokens=32768 average=5 tokenized=yes seeds=1
+corpus=wmt14_en_de tokens=4096 effective_tokens=32768 average=5 seeds=1
 hyper=(--share-all-embeddings --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt
     --warmup-updates 4000 --warmup-init-lr 1e-7 --lr 7e-4
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --dropout 0.1 --max-epoch 30 --keep-last-epochs 5)
