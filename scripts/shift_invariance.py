@@ -14,6 +14,8 @@ import json
 import sys
 from pathlib import Path
 
+from tqdm import tqdm
+
 import cape_fairseq.quiet  # noqa: F401
 from cape_fairseq.evaluation.plots import heat_maps
 from cape_fairseq.models.probing import NotAbsoluteError, batches, load, similarities
@@ -43,7 +45,8 @@ def main() -> None:
                     raise
                 print(f"left out: {error}")
                 continue
-            results[name] = similarities(model, batches(task, args.subset, args.sentences), args.offsets, path)
+            samples = tqdm(batches(task, args.subset, args.sentences), desc=name, unit=" batches", delay=2)
+            results[name] = similarities(model, samples, args.offsets, path)
     except TextError as error:
         sys.exit(f"shift_invariance.py: {error}")
     if not results:

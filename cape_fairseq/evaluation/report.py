@@ -32,9 +32,16 @@ def describe_model(name: str, path: Path) -> list[str]:
     """Name, architecture, updates, position options and hash of a checkpoint."""
     checkpoint = load_checkpoint(path)
     options = vars(model_options(checkpoint))
-    positions = " ".join(f"{k}={v}" for k, v in sorted(options.items()) if POSITION_OPTIONS.fullmatch(k))
+    own = ("position_", "source_", str(options.get("position_encoding")), str(options.get("position_augmentation")))
+    named = {k: v for k, v in sorted(options.items()) if POSITION_OPTIONS.fullmatch(k) and k.startswith(own)}
+    positions = " ".join(f"{k}={v}" for k, v in named.items())
     updates = checkpoint["optimizer_history"][-1]["num_updates"]
     return [name, str(options.get("arch", "?")), f"{updates:,}", positions or "fairseq's own", digest([path])]
+
+
+def with_error(mean: float, error: float | None) -> str:
+    """One sentence alone has no error."""
+    return f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}"
 
 
 def loss_section(data: dict[str, Any]) -> list[str]:
@@ -43,7 +50,7 @@ def loss_section(data: dict[str, Any]) -> list[str]:
 
     def cells(kind: str, number: int) -> list[str]:
         curves = [model[kind] for model in models.values()]
-        return [f"{c['mean'][number]:.3f} ± {c['error'][number] or 0:.3f}" for c in curves]
+        return [with_error(curve["mean"][number], curve["error"][number]) for curve in curves]
 
     rows = [[f"{edges[i]}-{edges[i + 1] - 1}", str(count), *cells("bin", i)] for i, count in enumerate(counts)]
     return markdown(["target position", "sentences", *models], [*rows, ["all", str(counts[0]), *cells("all", 0)]])
@@ -103,7 +110,10 @@ def write_report(folder: Path, models: dict[str, Path], data: Path, subset: str)
     Raises:
         TextError: there are no results in it.
     """
-    wins = {path.stem: ("Tokens", wins_section) for path in sorted(folder.glob("wins_*.json"))}
+    wins = {
+        path.stem: (f"Tokens of {path.stem.removeprefix('wins_')} and the baseline", wins_section)
+        for path in sorted(folder.glob("wins_*.json"))
+    }
     lines = ["# Evaluation", ""]
     for stem, (title, section) in {**SECTIONS, **wins}.items():
         results = folder / f"{stem}.json"
