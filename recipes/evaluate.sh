@@ -38,6 +38,8 @@ for option in src tgt out; do [ -n "${!option}" ] || die "--$option is missing; 
 [ -f "$data/dict.$src.txt" ] || die "$data has no dict.$src.txt; give --data-bin what fairseq-preprocess wrote"
 [ -z "$codes" ] || [ -f "$codes" ] || die "there is no file $codes; --bpe-codes are what subword-nmt learned"
 [[ $tokens =~ ^[1-9][0-9]*$ ]] || die "--min-tokens is $tokens, but it must be a whole number above 0"
+twice=$(printf '%s\n' "${models[@]%%=*}" | sort | uniq -d)
+[ -z "$twice" ] || die "the name $twice is given twice; choose another"
 for model in "${models[@]}"; do
     IFS=, read -ra paths <<< "${model#*=}"
     [ ${#paths[@]} -gt 0 ] || die "'$model' should be NAME=CHECKPOINT"
@@ -55,12 +57,14 @@ language=()
 generate() {
     local output=$1 path=$2; shift 2
     fairseq-generate "$data" --user-dir "$root/cape_fairseq" --path "$path" --source-lang "$src" --target-lang "$tgt" \
-        --gen-subset "$subset" --beam 4 --max-tokens "$max" --log-format simple "${bpe[@]}" \
+        --gen-subset "$subset" --beam 4 --max-tokens "$max" --max-len-a 2 --max-len-b 200 --log-format simple \
         ${device[@]+"${device[@]}"} "$@" | tee "$output.tmp" || return
     mv "$output.tmp" "$output"
 }
 
-stacked=(--task stacked_translation --stack-min-tokens "$tokens")
+# Codes are for the words at junctions; elsewhere lengths are counted in the tokens of the data.
+stacked=(--task stacked_translation --stack-min-tokens "$tokens" "${bpe[@]}")
+rm -f "$out"/*.json "$out"/*.tsv "$out"/*.png "$out/report.md"  # of other models, perhaps
 first=() losses=() stacked_losses=() swaps=() bleus=() baseline=
 for model in "${models[@]}"; do
     name=${model%%=*} number=0 scored='' stacks=''
@@ -99,5 +103,8 @@ for model in "${models[@]:1}"; do
     report token_wins "$name=$out/$name/0/score.out" "$baseline=$out/$baseline/0/score.out" \
         --dictionary "$data/dict.$tgt.txt" --output "$out/wins_$name"
 done
-python "$root/scripts/report.py" "$out" "${first[@]}" --data-bin "$data" --subset "$subset" \
+if [ -n "$codes" ]; then how="segmented by codes of sha256 $(sha256sum "$codes" | cut -c1-12)"; else how="not segmented again"; fi
+settings="stacks of $tokens target tokens, junctions with commas and $how; beam 4, at most 2 x source + 200 tokens"
+settings+="; BLEU of ${detokenize:+de}tokenized text"
+python "$root/scripts/report.py" "$out" "${models[@]}" --data-bin "$data" --subset "$subset" --settings "$settings" \
     || die "the report could not be written; see above"

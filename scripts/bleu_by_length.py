@@ -35,8 +35,8 @@ def plain(value: Bleu) -> dict[str, float]:
     return {"bleu": round(value.score, 2), "low": round(value.low, 2), "high": round(value.high, 2)}
 
 
-def read(args: argparse.Namespace) -> tuple[list[int], dict[str, list[str]], list[str]]:
-    """Source lengths, translations of each system, and references."""
+def read(args: argparse.Namespace) -> tuple[list[int], dict[str, list[str]], list[str], str]:
+    """Source lengths, translations of each system, references, and the unit of the lengths."""
     runs = {name: read_generated(path) for name, (path,) in named_files(args.systems, 1).items()}
     first = next(iter(runs.values()))
     given = list(read_lines(args.reference)) if args.reference else None
@@ -47,7 +47,8 @@ def read(args: argparse.Namespace) -> tuple[list[int], dict[str, list[str]], lis
             raise TextError(f"{name} has other references than {next(iter(runs))}; compare systems on one test set")
         references = own
     sources = [join_subwords(s.source) if args.unit == "words" else s.source for s in first]
-    return [len(source.split()) for source in sources], hypotheses, references
+    unit = "subwords" if any("@@ " in source for source in sources) else "words"
+    return [len(source.split()) for source in sources], hypotheses, references, unit
 
 
 def main() -> None:
@@ -57,7 +58,8 @@ def main() -> None:
         "--edges", nargs="+", default=["shape"], help=f"of bins, or one of {', '.join(PRESETS)} (shape)"
     )
     parser.add_argument("--unit", choices=["words", "tokens"], default="tokens",
-                        help="of lengths: tokens as fairseq-generate printed them, or words (tokens)")  # fmt: skip
+                        help="of lengths: tokens as fairseq-generate printed them (words, after --remove-bpe or "
+                        "--bpe), or words (tokens)")  # fmt: skip
     parser.add_argument("--reference", type=Path, help="detokenized references (default: fairseq-generate's T- lines)")
     parser.add_argument("--language", help="detokenize by the rules of this language (default: do not)")
     parser.add_argument("--samples", type=int, default=1000, help="of the bootstrap (1000)")
@@ -67,7 +69,7 @@ def main() -> None:
         parser.error(f"--samples is {args.samples}, but it must be above 0")
     try:
         edges = parse_edges(args.edges)
-        lengths, hypotheses, references = read(args)
+        lengths, hypotheses, references, unit = read(args)
     except (TextError, ValueError) as error:
         sys.exit(f"bleu_by_length.py: {error}")
     bins = {name: members for name, members in bin_members(lengths, edges).items() if members}
@@ -78,16 +80,17 @@ def main() -> None:
             scores[system][name] = bootstrap(
                 [lines[i] for i in members], [references[i] for i in members], args.samples
             )
-    report(args.output, bins, scores)
+    report(args.output, bins, scores, unit)
 
 
-def report(output: Path, bins: dict[str, list[int]], scores: dict[str, dict[str, Bleu]]) -> None:
+def report(output: Path, bins: dict[str, list[int]], scores: dict[str, dict[str, Bleu]], unit: str) -> None:
     baseline, *others = scores
     gains = {
         f"{name} - {baseline}": {b: difference(scores[name][b], scores[baseline][b]) for b in bins} for name in others
     }
     data = {
         "signature": signature(),
+        "unit": unit,
         "sentences": {name: len(members) for name, members in bins.items()},
         "systems": {name: {b: plain(value) for b, value in values.items()} for name, values in scores.items()},
         "differences": {name: {b: plain(value) for b, value in values.items()} for name, values in gains.items()},
@@ -104,7 +107,7 @@ def report(output: Path, bins: dict[str, list[int]], scores: dict[str, dict[str,
          *(f"{values[b].score:+.2f} [{values[b].low:+.2f}, {values[b].high:+.2f}]" for values in gains.values())]
         for b, members in bins.items()
     ]  # fmt: skip
-    print(table(["length", "sentences", *scores, *gains], lines))
+    print(table([f"source {unit}", "sentences", *scores, *gains], lines))
     print(f"sacreBLEU signature: {signature()}\n{output}.tsv, .json and .png")
 
 

@@ -55,7 +55,9 @@ def run_filter(args: argparse.Namespace) -> None:
 
 
 def run_stack(args: argparse.Namespace) -> None:
-    tokens = args.min_tokens if args.sentences is None else None
+    tokens = args.min_tokens
+    if tokens is None and args.sentences is None:
+        tokens = PAPER_MIN_TOKENS
     rules = Rules(tokens, args.sentences, args.keep_rest)
     languages = None if args.junction == "none" else (args.source_lang, args.target_lang)
     documents = list(read_lines(args.documents)) if args.documents else None
@@ -64,6 +66,7 @@ def run_stack(args: argparse.Namespace) -> None:
 
 def run_short_to_long(args: argparse.Namespace) -> None:
     edges = parse_edges(args.edges)
+    edges = edges[1:] if edges[0] == 0 else edges  # a preset of bins; nothing is shorter than 0
     names = ["train", *(f"test.{a:g}-{b:g}" for a, b in itertools.pairwise(edges))]
     languages = [[part for part in path.name.split(".") if part != "gz"][-1] for path in (args.source, args.target)]
     if languages[0] == languages[1]:
@@ -98,8 +101,9 @@ def build_parser() -> argparse.ArgumentParser:
     for name, sentences, junction in (("concat", 10, "none"), ("stack", None, "comma")):
         joiner = command(commands, name, run_stack)
         joiner.add_argument("--sentences", type=int, default=sentences, help=f"to join ({sentences})")
-        joiner.add_argument("--min-tokens", type=int, default=PAPER_MIN_TOKENS,
-                            help=f"of the target, where --sentences is not given ({PAPER_MIN_TOKENS})")  # fmt: skip
+        joiner.set_defaults(min_tokens=None)
+        if name == "stack":
+            joiner.add_argument("--min-tokens", type=int, help=f"of the target ({PAPER_MIN_TOKENS})")
         joiner.add_argument(
             "--separator", default="<sep>" if name == "concat" else None, help="token between sentences"
         )

@@ -16,13 +16,13 @@ from cape_fairseq.text.tables import named_files
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("models", nargs="+", metavar="NAME=CHECKPOINT")
+    parser.add_argument("models", nargs="+", metavar="NAME=CHECKPOINT[,CHECKPOINT...]")
     parser.add_argument("--data-bin", type=Path, required=True)
     parser.add_argument("--subset", default="test", help="(test)")
+    parser.add_argument("--settings", default="not recorded", help="what else the numbers depend on, in words")
     args = parser.parse_args()
     try:
-        models = {name: path for name, (path,) in named_files(args.models, 1).items()}
-        text = write_report(args.folder, models, args.data_bin, args.subset)
+        text = write_report(args.folder, named_files(args.models), args.data_bin, args.subset, args.settings)
     except TextError as error:
         sys.exit(f"report.py: {error}")
     write_lines(args.folder / "report.md", [text.rstrip("\n")])

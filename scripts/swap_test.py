@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,23 @@ from cape_fairseq.text.scoring import texts
 from cape_fairseq.text.tables import named_files, suffixed, table
 
 
+def check_swapped(name: str, original: list[str], swapped: list[str]) -> None:
+    """Check that both have the same words, but for what a junction changes, in another order.
+
+    Raises:
+        TextError: they are not a text and its swapped form.
+    """
+
+    def words(line: str) -> list[str]:
+        return sorted(re.sub(r"[.,]", "", line).lower().split())
+
+    if original == swapped:
+        raise TextError(f"{name}: both files have the same references; give the original and the swapped output")
+    for number, pair in enumerate(zip(original, swapped, strict=True)):
+        if words(pair[0]) != words(pair[1]):
+            raise TextError(f"{name}: stack {number} has other words in the swapped output; stack them alike")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="NAME=ORIGINAL,SWAPPED")
@@ -26,6 +44,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1000, help="of the bootstrap (1000)")
     parser.add_argument("--output", type=Path, default=Path("swap_test"), help="path without suffix (swap_test)")
     args = parser.parse_args()
+    if args.samples < 1:
+        parser.error(f"--samples is {args.samples}, but it must be above 0")
     results, rows = {}, []
     try:
         for name, paths in named_files(args.models, 2).items():
@@ -34,6 +54,7 @@ def main() -> None:
                 raise TextError(
                     f"{name}: {len(pair[0][0])} stacks in order, {len(pair[1][0])} swapped; stack them alike"
                 )
+            check_swapped(name, pair[0][1], pair[1][1])
             original, swapped = (bootstrap(*side, args.samples) for side in pair)
             drop = difference(original, swapped)
             results[name] = {"original": round(original.score, 2), "swapped": round(swapped.score, 2),

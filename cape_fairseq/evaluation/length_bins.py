@@ -32,9 +32,14 @@ def parse_edges(words: Sequence[str]) -> list[float]:
     """
     if len(words) == 1:
         words = PRESETS.get(words[0], words[0]).split()
-    edges = [float(word) for word in words]
-    if len(edges) < 2 or any(a >= b for a, b in itertools.pairwise(edges)):
-        raise ValueError(f"edges of bins must be two or more rising numbers, not {' '.join(words)}")
+    try:
+        edges = [float(word) for word in words]
+    except ValueError:
+        edges = []
+    if len(edges) < 2 or any(not a < b for a, b in itertools.pairwise(edges)):
+        raise ValueError(
+            f"edges of bins must be two or more rising numbers, or one of {', '.join(PRESETS)}, not {' '.join(words)}"
+        )
     return edges
 
 

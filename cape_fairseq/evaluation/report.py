@@ -29,14 +29,20 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def describe_model(name: str, path: Path) -> list[str]:
-    """Name, architecture, updates, position options and hash of a checkpoint."""
+    """Name, architecture, updates, position options and hash of a checkpoint.
+
+    Raises:
+        TextError: it is no checkpoint of fairseq.
+    """
     checkpoint = load_checkpoint(path)
     options = vars(model_options(checkpoint))
     own = ("position_", "source_", str(options.get("position_encoding")), str(options.get("position_augmentation")))
     named = {k: v for k, v in sorted(options.items()) if POSITION_OPTIONS.fullmatch(k) and k.startswith(own)}
     positions = " ".join(f"{k}={v}" for k, v in named.items())
-    updates = checkpoint["optimizer_history"][-1]["num_updates"]
-    return [name, str(options.get("arch", "?")), f"{updates:,}", positions or "fairseq's own", digest([path])]
+    history = checkpoint.get("optimizer_history") or [{}]
+    updates, architecture = history[-1].get("num_updates"), options.get("arch") or options.get("_name")
+    count = "?" if updates is None else f"{updates:,}"
+    return [name, str(architecture), count, positions or "fairseq's own", digest([path])]
 
 
 def with_error(mean: float, error: float | None) -> str:
@@ -64,7 +70,7 @@ def bleu_section(data: dict[str, Any]) -> list[str]:
         for name, count in data["sentences"].items()
     ]  # fmt: skip
     return [
-        *markdown(["source length", "sentences", *data["systems"], *gains], rows),
+        *markdown([f"source {data['unit']}", "sentences", *data["systems"], *gains], rows),
         f"sacreBLEU `{data['signature']}`",
         "",
     ]
@@ -85,7 +91,8 @@ def shift_section(data: dict[str, Any]) -> list[str]:
         for name, sides in data["models"].items()
         for side, layers in sides.items()
     ]
-    return markdown([f"offset {first} and", *others], rows)
+    reasons = [f"Left out: {reason}.\n" for reason in data.get("left_out", {}).values()]
+    return [*(markdown([f"offset {first} and", *others], rows) if rows else []), *reasons]
 
 
 def wins_section(data: dict[str, Any]) -> list[str]:
@@ -104,15 +111,15 @@ SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], list[str]]]] = {
 }
 
 
-def write_report(folder: Path, models: dict[str, Path], data: Path, subset: str) -> str:
-    """The text of report.md from the JSON files and figures in ``folder``.
+def write_report(folder: Path, models: dict[str, list[Path]], data: Path, subset: str, settings: str) -> str:
+    """The text of report.md from the JSON files and figures in ``folder``; ``models``: checkpoints, one for each seed.
 
     Raises:
         TextError: there are no results in it.
     """
     wins = {
         path.stem: (f"Tokens of {path.stem.removeprefix('wins_')} and the baseline", wins_section)
-        for path in sorted(folder.glob("wins_*.json"))
+        for path in (folder / f"wins_{name}.json" for name in models)
     }
     lines = ["# Evaluation", ""]
     for stem, (title, section) in {**SECTIONS, **wins}.items():
@@ -125,8 +132,9 @@ def write_report(folder: Path, models: dict[str, Path], data: Path, subset: str)
     test = sorted(data.glob(f"{subset}.*.*")) + sorted(data.glob("dict.*.txt"))
     lines += ["## What these numbers depend on", "", *markdown(
         ["model", "architecture", "updates", "positions", "sha256"],
-        [describe_model(name, path) for name, path in models.items()],
+        [describe_model(name, path) for name, paths in models.items() for path in paths],
     )]  # fmt: skip
+    lines += [f"Settings: {settings}. ± is the standard error over sentences; with several seeds their deviation.", ""]
     lines += [
         f"Data: `{subset}`, sha256 {digest(test)}. " + ", ".join(f"{k} {v}" for k, v in versions().items()) + ".",
         "",

@@ -56,9 +56,21 @@ def read_training_log(lines: Iterable[str]) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint of fairseq, on the CPU.
+
+    Raises:
+        TextError: it is not there, cannot be read, or is something else.
+    """
     if not path.is_file():
         raise TextError(f"there is no checkpoint {path}")
-    return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds, KeyError among them
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise TextError(f"{path} cannot be loaded as a checkpoint ({reason})") from None
+    if not isinstance(state, dict) or "model" not in state:
+        raise TextError(f"{path} is no checkpoint of fairseq: it holds no model")
+    return state
 
 
 def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from cape_fairseq.evaluation.stacking import edit_sentence
-
-UNKNOWN = "\ue000"  # stands for an unknown token while the text is segmented anew; in no text and no merge
+from cape_fairseq.evaluation.stacking import UNKNOWN, edit_sentence
 
 
 class Symbols(Protocol):

@@ -18,7 +18,8 @@ JUNCTIONS = ("comma", "none")
 PAPER_MIN_TOKENS = 300
 
 ENTITY = r"&(?:quot|apos|lt|gt|amp|bar|#\d+);"  # Moses' escapes
-BEFORE_LETTER = re.compile(rf"(?:{ENTITY}|[^\w&])*")
+UNKNOWN = "\ue000"  # a word that is not known; stops the search for a first letter. In no text and no merge
+BEFORE_LETTER = re.compile(rf"(?:{ENTITY}|[^\w&{UNKNOWN}])*")
 CLOSERS = r"""(?:\s|["'”“’‘»«›‹„‚)\]}]|&(?:quot|apos|gt|#93);)*"""
 FINAL_STOP = re.compile(rf"(?<!\.)\.(?={CLOSERS}$)")
 LAST_WORD = re.compile(r"(?:\S+@@ )*\S*$")  # with the pieces of subword-nmt

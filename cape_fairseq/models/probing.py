@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, tasks
-from omegaconf import open_dict
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 from cape_fairseq.evaluation.invariance import similarity_sums
 from cape_fairseq.evaluation.position_matrices import stock_encoding
+from cape_fairseq.evaluation.runs import load_checkpoint
+from cape_fairseq.models.checkpoints import model_options
 from cape_fairseq.models.config import SINUSOIDAL
 from cape_fairseq.models.positional_transformer import PositionalTransformer
 from cape_fairseq.positions import SHAPE, Draw
-from cape_fairseq.positions.learned import LearnedEncoding
 from cape_fairseq.text.parallel import TextError
 
 ABSOLUTE = (*SINUSOIDAL, "abspos")
@@ -36,20 +36,21 @@ def load(path: Path, data: Path) -> tuple[PositionalTransformer, Any]:
         TextError: the checkpoint or the data are not there, or it is no Transformer.
         NotAbsoluteError: it has no absolute positions.
     """
-    if not path.is_file():
-        raise TextError(f"there is no checkpoint {path}")
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    options = Namespace(**vars(state["cfg"]["model"]))
+    if not list(data.glob("dict.*.txt")):
+        raise TextError(f"{data} has no dictionaries; give the folder that fairseq-preprocess wrote")
+    state = load_checkpoint(path)
+    options = Namespace(**vars(model_options(state)))
     if not hasattr(options, "position_encoding"):
-        options.position_encoding = stock_encoding(options, "encoder")
+        sides = {side: stock_encoding(options, side) for side in ("encoder", "decoder")}
+        if len(set(sides.values())) > 1:
+            raise NotAbsoluteError(
+                f"{path} has {sides['encoder']} in the encoder and {sides['decoder']} in the decoder"
+            )
+        options.position_encoding = sides["encoder"]
         options.encoder_learned_pos = options.decoder_learned_pos = options.no_token_positional_embeddings = False
     if options.position_encoding not in ABSOLUTE:
         raise NotAbsoluteError(f"{path}: {options.position_encoding} has no absolute positions to shift")
-    with open_dict(state["cfg"]):
-        state["cfg"]["task"]["data"] = str(data)
-    if not list(data.glob("dict.*.txt")):
-        raise TextError(f"{data} has no dictionaries; give the folder that fairseq-preprocess wrote")
-    task = tasks.setup_task(state["cfg"]["task"])
+    task = plain_task(state, data)
     try:
         model = PositionalTransformer.build_model(options, task)
         model.load_state_dict(state["model"], strict=True, model_cfg=options)
@@ -61,17 +62,26 @@ def load(path: Path, data: Path) -> tuple[PositionalTransformer, Any]:
     return model.eval(), task
 
 
-def check_reach(model: PositionalTransformer, length: int, offsets: Sequence[int], path: Path) -> None:
-    """
+def plain_task(state: dict[str, Any], data: Path) -> TranslationTask:
+    """The task ``translation`` on the data, whatever the model was trained as: all models see the same sentences."""
+    saved = state["cfg"]["task"] if state.get("cfg") else vars(state["args"])
+    languages = {name: saved[name] for name in ("source_lang", "target_lang")}
+    config = TranslationConfig(data=str(data), **languages)
+    config.train_subset, config.dataset_impl, config.required_seq_len_multiple = "train", None, 1
+    return TranslationTask.setup_task(config)
+
+
+def check_reach(model: PositionalTransformer, lengths: tuple[int, int], offsets: Sequence[int], path: Path) -> None:
+    """Check that the longest source and target can be shifted.
+
     Raises:
         TextError: an offset goes past the end of a learned table.
     """
-    for side in (model.encoder, model.decoder):
-        table = side.embed_positions
-        if isinstance(table, LearnedEncoding) and length + max(offsets) > table.max_positions:
+    for side, length in zip((model.encoder, model.decoder), lengths, strict=True):
+        if length + max(offsets) > side.max_positions():
             raise TextError(
-                f"{path}: learned positions end at {table.max_positions}, but the longest sentence has {length} tokens "
-                f"and is shifted by {max(offsets)}; give smaller --offsets or fewer --sentences"
+                f"{path}: learned positions end at {side.max_positions()}, but the longest sentence has {length} "
+                f"tokens and is shifted by {max(offsets)}; give smaller --offsets or fewer --sentences"
             )
 
 
@@ -115,7 +125,8 @@ def similarities(
     sums: dict[str, Tensor | float] = {"encoder": 0.0, "decoder": 0.0}
     tokens = {"encoder": 0, "decoder": 0}
     for net_input in samples:
-        check_reach(model, max(net_input[name].size(1) for name in ("src_tokens", "prev_output_tokens")), offsets, path)
+        lengths = tuple(net_input[name].size(1) for name in ("src_tokens", "prev_output_tokens"))
+        check_reach(model, lengths, offsets, path)
         runs = [states(model, net_input, offset) for offset in offsets]
         real = {"encoder": runs[0][2], "decoder": net_input["prev_output_tokens"].ne(model.decoder.padding_idx)}
         for number, side in enumerate(sums):

@@ -1,8 +1,10 @@
 """The task ``stacked_translation``: translation of consecutive sentence pairs joined into long ones."""
 
 # No "from __future__ import annotations": fairseq reads the types of options at run time.
+import copy
 import logging
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -12,7 +14,7 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import II
+from omegaconf import II, OmegaConf, open_dict
 from torch import Tensor
 from tqdm import tqdm
 
@@ -80,9 +82,11 @@ class StackedTranslationTask(TranslationTask):
             ValueError: an option makes no sense, or the separator is in no dictionary.
         """
         super().__init__(cfg, src_dict, tgt_dict)
-        tokens = PAPER_MIN_TOKENS if cfg.stack_min_tokens is None and cfg.stack_sentences is None else None
+        tokens = cfg.stack_min_tokens
+        if tokens is None and cfg.stack_sentences is None:
+            tokens = PAPER_MIN_TOKENS
         try:
-            self.rules = Rules(cfg.stack_min_tokens or tokens, cfg.stack_sentences, cfg.stack_keep_rest, cfg.stack_swap)
+            self.rules = Rules(tokens, cfg.stack_sentences, cfg.stack_keep_rest, cfg.stack_swap)
         except ValueError as error:
             raise ValueError(f"--stack-min-tokens and --stack-sentences: {error}") from None
         for option in ("load_alignments", "num_batch_buckets"):
@@ -132,7 +136,9 @@ class StackedTranslationTask(TranslationTask):
         stacked = list(self.stack(split, len(pairs), source, target))
         if not stacked:
             raise ValueError(f"{split} has {len(pairs)} pairs, too few for one stack; stack less, or --stack-keep-rest")
-        self.report(split, len(pairs), stacked, len(source.kept | target.kept))
+        used = stacked[-1].sentences.stop
+        kept = sum(number < used for side in (source, target) for number in side.kept)
+        self.report(split, len(pairs), stacked, kept)
         self.datasets[split] = self.as_dataset(pairs, stacked)
 
     def stack(self, split: str, count: int, source: BinarizedSide, target: BinarizedSide) -> Iterator[Stack]:
@@ -151,9 +157,20 @@ class StackedTranslationTask(TranslationTask):
         )
         if kept:
             logger.info(
-                f"{split}: {kept:,} sentences kept a capital letter, because the dictionary lacks the lower-cased word"
+                f"{split}: {kept:,} words kept a capital letter, because the dictionary lacks them lower-cased"
                 + ("" if self.cfg.stack_bpe is not None else "; --bpe with its options finds its pieces")
             )
+
+    def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
+        """fairseq's generator; where nothing is said about the length of translations, up to twice the source + 200.
+
+        fairseq's own limit of 200 tokens would cut stacks off.
+        """
+        if not getattr(args, "score_reference", False) and not getattr(args, "max_len_a", 0):
+            args = copy.copy(args)
+            with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
+                args.max_len_a = 2
+        return super().build_generator(models, args, *more, **kwargs)
 
     def as_dataset(self, pairs: LanguagePairDataset, stacked: list[Stack]) -> LanguagePairDataset:
         source = Sentences([stack.source for stack in stacked], self.src_dict.eos())

@@ -61,16 +61,30 @@ def write_pairs(outputs: dict[str, tuple[Path, Path]], pairs: Iterable[tuple[str
 
     Returns:
         how many pairs each name has.
+
+    Raises:
+        TextError: a file cannot be written, two outputs are one file, or there is not one pair.
     """
     counts = dict.fromkeys(outputs, 0)
-    with ExitStack() as stack:
-        streams = {
-            name: [stack.enter_context(atomic_writer(path)) for path in sides] for name, sides in outputs.items()
-        }
-        for name, pair in pairs:
-            counts[name] += 1
-            for stream, line in zip(streams[name], pair, strict=True):
-                stream.write(f"{line}\n")
+    paths = [path for sides in outputs.values() for path in sides]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise TextError(f"{paths[0]} and another output are the same file; give each side its own")
+    for path in paths:
+        if path.is_dir():
+            raise TextError(f"{path} is a folder; give the name of a file")
+    try:
+        with ExitStack() as stack:
+            streams = {
+                name: [stack.enter_context(atomic_writer(path)) for path in sides] for name, sides in outputs.items()
+            }
+            for name, pair in pairs:
+                counts[name] += 1
+                for stream, line in zip(streams[name], pair, strict=True):
+                    stream.write(f"{line}\n")
+            if not any(counts.values()):
+                raise TextError(f"nothing is left to write to {paths[0]}; check the lengths that were asked for")
+    except OSError as error:
+        raise TextError(f"the output cannot be written: {error}") from None
     return counts
 
 

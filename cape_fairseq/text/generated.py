@@ -95,6 +95,9 @@ def same_references(runs: dict[str, list[Sentence]]) -> None:
                 f"{name} and {first} did not score the same references: {len(runs[name])} sentences of "
                 f"{sum(len(s.scores) for s in runs[name])} tokens against {len(lengths)} of {sum(lengths)}"
             )
+        for number, pair in enumerate(zip(runs[name], runs[first], strict=True)):
+            if len({sentence.hypothesis.replace("@@ ", "") for sentence in pair}) > 1:
+                raise TextError(f"{name} and {first} did not score the same references: sentence {number} differs")
 
 
 def reference_tokens(sentences: list[Sentence], path: Path | str) -> list[list[str]]:

@@ -1,5 +1,8 @@
 """BLEU in bins against sacreBLEU on the same sentences, and its own paired bootstrap."""
 
+import re
+import sys
+
 import numpy as np
 import pytest
 import sacrebleu
@@ -14,6 +17,7 @@ from cape_fairseq.evaluation.length_bins import (
     parse_edges,
     signature,
 )
+from tests.conftest import ROOT, run
 
 WORDS = "the a cat dog sees hears big small red house and runs".split()  # noqa: SIM905
 
@@ -69,3 +73,34 @@ def test_differences_are_paired():
     assert gain.low <= gain.score <= gain.high <= 0
     assert gain.high - gain.low < (first.high - first.low) / 10  # what both have in common is no uncertainty
     assert difference(first, first)[:3] == (0, 0, 0)
+
+
+def output(path, sources: list[str]) -> None:
+    lines = [
+        line
+        for i, s in enumerate(sources)
+        for line in (f"S-{i}\t{s}", f"T-{i}\tein Satz .", f"H-{i}\t-1\tein Satz .", f"P-{i}\t-1")
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_the_script_names_its_unit(tmp_path):
+    output(tmp_path / "pieces", ["a wor@@ d@@ y line .", "short ."])
+    output(tmp_path / "words", ["a wordy line .", "short ."])
+    script = [sys.executable, ROOT / "scripts" / "bleu_by_length.py", "--edges", "0", "5", "inf", "--samples", "5"]
+    pieces = run([*script, "x=pieces"], cwd=tmp_path).stdout
+    assert re.search(r"source subwords .*\n0-4 +1 .*\n5\+ +1 ", pieces)
+    words = run([*script, "x=pieces", "--unit", "words"], cwd=tmp_path).stdout
+    assert re.search(r"source words .*\n0-4 +2 ", words)
+    assert run([*script, "x=words"], cwd=tmp_path).stdout == words
+    refused = run([*script[:2], "x=words", "--edges", "foo"], check=False, cwd=tmp_path)
+    assert "two or more rising numbers, or one of floater, shape, not foo" in refused.stderr
+
+
+def test_swap_test_checks_its_files(tmp_path):
+    for name, text in (("a", "One , two , three ."), ("b", "Two , three , one ."), ("c", "Four , five .")):
+        (tmp_path / name).write_text(f"S-0\tx\nT-0\t{text}\nH-0\t-1\t{text}\nD-0\t-1\t{text}\nP-0\t-1\n")
+    script = [sys.executable, ROOT / "scripts" / "swap_test.py", "--samples", "5"]
+    assert re.search(r"m +100\.00 +100\.00 +0\.00", run([*script, "m=a,b"], cwd=tmp_path).stdout)
+    assert "same references" in run([*script, "m=a,a"], check=False, cwd=tmp_path).stderr
+    assert "stack 0 has other words" in run([*script, "m=a,c"], check=False, cwd=tmp_path).stderr

@@ -32,9 +32,10 @@ def test_checkpoint(tmp_path):
     cfg = {"model": model, "common": {"seed": 3}, "checkpoint": {"best_checkpoint_metric": "loss"}}
     cfg |= {"task": {"data": "bin"}, "dataset": {"max_tokens": 4096}, "optimization": {"lr": [0.1]}}
     torch.save(
-        {"cfg": cfg, "optimizer_history": [{"num_updates": 40}], "extra_state": {"best": 2.5}}, tmp_path / "c.pt"
+        {"model": {}, "cfg": cfg, "optimizer_history": [{"num_updates": 40}], "extra_state": {"best": 2.5}},
+        tmp_path / "c.pt",
     )
-    torch.save({"optimizer_history": [{"num_updates": 60}]}, tmp_path / "last.pt")
+    torch.save({"model": {}, "optimizer_history": [{"num_updates": 60}]}, tmp_path / "last.pt")
     assert describe_checkpoints(tmp_path / "c.pt", tmp_path / "last.pt") == {
         "arch": "cape_transformer_tiny",
         "options": {"cape_global_shift": 5.0, "source_scale": 1.03},

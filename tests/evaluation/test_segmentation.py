@@ -93,6 +93,7 @@ def test_unknown_tokens_stay_and_none_appear(bpe):
             assert after.count(dictionary.unk()) == before.count(dictionary.unk()) > 0
         assert dictionary.string(side(0, True, True)).replace("@@ ", "").startswith("der")
         assert dictionary.string(side(0, True, True)).endswith(",")
+        assert "Der" in dictionary.string(side(1, True, True)).replace("@@ ", "")  # the second word is not the first
 
 
 def test_no_junction_leaves_the_tokens(bpe):

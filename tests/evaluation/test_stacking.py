@@ -55,6 +55,7 @@ FIRST_LETTERS = [
     ("Je@@ sus", "je@@ sus"),
     ("İstanbul", "İstanbul"),  # its small form is two characters
     ("漢字", "漢字"),
+    ("\ue000 Der Hund", "\ue000 Der Hund"),  # an unknown first word
     ("...", "..."),
     ("Ja", "ja"),
     ("", ""),

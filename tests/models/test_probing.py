@@ -63,6 +63,42 @@ def test_fairseqs_own_model_becomes_the_equal_one(checkpoints, data_bin):
     torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
 
 
+def changed(path, folder, change):
+    """A checkpoint whose configuration was changed."""
+    state = torch.load(path, weights_only=True)
+    change(state["cfg"])
+    torch.save(state, folder / "changed.pt")
+    return folder / "changed.pt"
+
+
+def test_checkpoints_however_they_were_stored(checkpoints, data_bin, tmp_path):
+    """fairseq-hydra-train stores options as a dictionary, and a model may have been trained on stacks."""
+
+    def as_hydra(cfg):
+        cfg["model"] = dict(vars(cfg["model"]))
+
+    with pytest.raises(NotAbsoluteError, match="rope has no absolute positions"):
+        load(changed(checkpoints["rope"], tmp_path, as_hydra), data_bin)
+    model, _ = load(changed(checkpoints["sinpos"], tmp_path, as_hydra), data_bin)
+    assert len(model.encoder.layers) == 1
+    stacked = changed(checkpoints["sinpos"], tmp_path, lambda cfg: cfg["task"].update(_name="stacked_translation"))
+    _, task = load(stacked, data_bin)
+    assert sum(len(batch["src_tokens"]) for batch in batches(task, "valid", 100)) == 30
+
+    def learned_targets(cfg):
+        cfg["model"].decoder_learned_pos = True
+
+    with pytest.raises(NotAbsoluteError, match="has sinpos in the encoder and abspos in the decoder"):
+        load(changed(checkpoints["transformer"], tmp_path, learned_targets), data_bin)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK"])
+def test_what_is_no_checkpoint_is_one_sentence(data_bin, tmp_path, content):
+    (tmp_path / "x.pt").write_bytes(content)
+    with pytest.raises(TextError, match=r"x\.pt cannot be loaded as a checkpoint"):
+        load(tmp_path / "x.pt", data_bin)
+
+
 def test_similarities_are_means_over_all_batches(checkpoints, data_bin):
     model, task = load(checkpoints["sinpos"], data_bin)
     path = checkpoints["sinpos"]
@@ -80,8 +116,11 @@ def test_what_cannot_be_shifted_is_refused(checkpoints, data_bin, tmp_path):
         load(checkpoints["rope"], data_bin)
     model, _ = load(checkpoints["abspos"], data_bin)
     with pytest.raises(TextError, match="end at 60, but the longest sentence has 12 tokens and is shifted by 49"):
-        check_reach(model, 12, [0, 49], checkpoints["abspos"])
-    check_reach(model, 12, [0, 48], checkpoints["abspos"])
+        check_reach(model, (5, 12), [0, 49], checkpoints["abspos"])
+    check_reach(model, (12, 12), [0, 48], checkpoints["abspos"])
+    with_bos = build("abspos_transformer_tiny", source_bos="on", max_source_positions=60, max_target_positions=60)
+    with pytest.raises(TextError, match="end at 59, but the longest sentence has 12 tokens"):
+        check_reach(with_bos, (12, 12), [0, 48], checkpoints["abspos"])
     with pytest.raises(TextError, match="there is no checkpoint"):
         load(tmp_path / "none.pt", data_bin)
     with pytest.raises(TextError, match="has no dictionaries"):

@@ -114,3 +114,20 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(texts):
     fails("1 document ids for 7 pairs", texts, "concat", "text.en", "text.de.gz", *out, "--documents", "docs")
     fails("above 0", texts, "stack", "text.en", "text.de.gz", *out, "--min-tokens", 0)
     fails("rising", texts, "short-to-long", "text.en", "text.de.gz", "out", "--edges", 5, 3)
+
+
+def test_outputs_are_written_together_or_not_at_all(texts):
+    (texts / "folder").mkdir()
+    (texts / "file").write_text("x")
+    source = ("filter", "text.en", "text.de.gz")
+    fails("folder is a folder; give the name of a file", texts, *source, "folder", "out.de")
+    fails("same file; give each side its own", texts, *source, "out.en", "out.en")
+    fails("the output cannot be written", texts, *source, "out.en", "file/x.de")
+    fails("nothing is left to write", texts, *source, "out.en", "out.de", "--max-length", 1)
+    fails("nothing is left to write", texts, "concat", "text.en", "text.de.gz", "out.en", "out.de", "--sentences", 50)
+    fails("not both", texts, "stack", "text.en", "text.de.gz", "out.en", "out.de", "--sentences", 2, "--min-tokens", 5)
+
+
+def test_presets_of_bins_start_with_training(texts):
+    assert "7 pairs" in call("short-to-long", "text.en", "text.de.gz", "out", "--edges", "floater")
+    assert len(lines(texts / "out" / "train.en")) == 7
