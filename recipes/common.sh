@@ -65,7 +65,7 @@ step() {
     job=$!
     set +m
     # shellcheck disable=SC2064  # the job's number as it is now
-    trap "kill -TERM -- -$job 2>/dev/null || true" EXIT
+    trap "kill -TERM -- -$job 2>/dev/null && wait $job || true" EXIT  # a training saves before it ends
     next=$((SECONDS + 5))
     while kill -0 "$job" 2>/dev/null; do
         sleep 0.2
@@ -152,7 +152,7 @@ train_model() {
 # train_logged LOG OPTIONS...: fairseq-train that also appends to LOG, so that a resumed run keeps its past.
 train_logged() {
     local log=$1; shift
-    fairseq-train "$@" 2>&1 | tee -a "$log"
+    fairseq-train "$@" 2>&1 | (trap '' TERM; tee -a "$log")  # so that the last words are logged, too
 }
 
 # quickstart_corpus DIR: make, tokenize and binarize the quick start's corpus in DIR/text and DIR/data-bin.

@@ -34,6 +34,15 @@ TINY = {
 }
 
 
+# Files go to processes whole, so the longest come first, or one process ends long after the other.
+LONGEST = ("test_paper_recipes.py", "test_stacked.py", "test_admin.py", "test_floater_recipe.py", "test_training.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
 class ToyTask:
     """As much of a translation task as building a model needs."""
 

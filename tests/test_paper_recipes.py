@@ -37,6 +37,7 @@ def test_fairseq_accepts_every_training(name):
         parsed = options.parse_args_and_arch(options.get_training_parser(), arguments)
         rows.add(re.search(r"/([^/]+)/1/checkpoints$", parsed.save_dir)[1])
         assert parsed.share_all_embeddings
+        assert parsed.distributed_world_size == 1
         if parsed.finetune_from_model:
             assert any(
                 f"{a[a.index('--save-dir') + 1]}/checkpoint_best.pt" == parsed.finetune_from_model for a in found
@@ -51,6 +52,7 @@ def test_an_update_has_the_papers_tokens_on_any_number_of_gpus(name, gpus, nodes
     tokens, frequency = (int(arguments[arguments.index(option) + 1]) for option in ("--max-tokens", "--update-freq"))
     assert tokens * frequency * gpus * nodes == pytest.approx(EFFECTIVE[name], rel=0.005)
     assert tokens <= 8192
+    assert int(arguments[arguments.index("--distributed-world-size") + 1]) == gpus * nodes
 
 
 def test_several_gpus_use_torchrun():
@@ -101,8 +103,16 @@ def test_smoke(name, corpus, rows, tmp_path):
         assert str(TABLES[name].rows[row]) in line
     if name == "shape_interpolate":
         assert json.loads((out / "swap.json").read_text())["models"]["shape"]["stacks"] > 10
+        return
     again = recipe(name, *arguments).stdout
     assert again.count("done before") == printed.count(" ...\n") - 1 >= 4  # results are always collected anew
+
+
+def test_a_row_that_starts_from_another_needs_it(tmp_path):
+    result = recipe("floater_table6", "--rows", "ode", "--out", tmp_path / "out", check=False)
+    assert result.returncode == 1
+    assert result.stderr.strip() == 'floater_table6: row ode starts from row sinpos; add it: --rows "sinpos ode"'
+    assert not (tmp_path / "out").exists()
 
 
 def results(folder, value, tokenized=True):

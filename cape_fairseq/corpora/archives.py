@@ -54,7 +54,7 @@ def fetch(url: str, folder: Path) -> Path:
 
 
 def download(url: str, path: Path) -> None:
-    part = path.with_name(f"{path.name}.part")
+    part, length = path.with_name(f"{path.name}.part"), 0
     done = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
@@ -87,7 +87,8 @@ def download(url: str, path: Path) -> None:
 def check_sum(path: Path, record: bool) -> None:
     """Compare a file with its line in SHA256SUMS beside it; ``record`` adds the line. What was put there has none."""
     sums = path.with_name("SHA256SUMS")
-    known = dict(line.split("  ")[::-1] for line in sums.read_text().splitlines()) if sums.exists() else {}
+    lines = sums.read_text().splitlines() if sums.exists() else []
+    known = {name.lstrip(" *"): value for value, _, name in (line.partition(" ") for line in lines)}
     if not record and path.name not in known:
         return
     found = sha256(path)
@@ -139,10 +140,16 @@ def contents(archive: Path, names: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
         with gzip.open(archive, "rb") as stream:
             yield archive.name, stream
         return
-    with tarfile.open(archive, "r|*") as tar:  # one pass: seeking in a compressed archive unpacks it again
-        for entry in tar:
-            name = entry.name.removeprefix("./")
-            if name in names and entry.isfile():
-                stream = tar.extractfile(entry) or io.BytesIO()
-                with gzip.open(stream, "rb") if name.endswith(".gz") else stream as unpacked:
-                    yield name, unpacked
+    with open(archive, "rb") as raw:
+        compressed = raw.read(2) == b"\x1f\x8b"
+    # tarfile would not look at gzip's checksum; gzip does, if it is read to the end.
+    with (gzip.open if compressed else open)(archive, "rb") as stream:
+        with tarfile.open(fileobj=stream, mode="r|*") as tar:  # one pass: going back unpacks all again
+            for entry in tar:
+                name = entry.name.removeprefix("./")
+                if name in names and entry.isfile():
+                    member = tar.extractfile(entry) or io.BytesIO()
+                    with gzip.open(member, "rb") if name.endswith(".gz") else member as unpacked:
+                        yield name, unpacked
+        while stream.read(BLOCK):
+            pass

@@ -10,9 +10,8 @@ from pathlib import Path
 from cape_fairseq.text.parallel import TextError, read_lines
 
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
-TAGGED = re.compile(
-    r"^\s*<(?:url|speaker|talkid|keywords|reviewer|translator|title|description)\b|^\s*</", re.IGNORECASE
-)
+TAGGED = re.compile(r"^\s*<(?:url|speaker|talkid|keywords|reviewer|translator)\b|^\s*</", re.IGNORECASE)
+TEXT_TAG = re.compile(r"</?(?:title|description)>", re.IGNORECASE)
 # Talks and documents begin and end with tags that hold no sentence.
 IGNORED = re.compile(r"^\s*<(?:doc|refset|srcset|mteval|\?xml|!doctype)\b", re.IGNORECASE)
 
@@ -36,10 +35,10 @@ def read_segments(path: Path) -> Iterator[str]:
 
 
 def read_tagged(path: Path) -> Iterator[str]:
-    """IWSLT's training text: lines that are no tags; titles and descriptions of talks are left out, as usual."""
+    """IWSLT's training text: lines that are no tags, and titles and descriptions of talks without theirs."""
     for line in read_lines(path):
         if not TAGGED.match(line) and not IGNORED.match(line):
-            yield line.strip()
+            yield TEXT_TAG.sub("", line).strip()
 
 
 READERS: dict[str, Callable[[Path], Iterator[str]]] = {"text": read_text, "sgml": read_segments, "tags": read_tagged}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -124,7 +125,7 @@ class Pipeline:
         for language, raw, output in zip(
             self.languages, self.files("raw", split), self.files("tokenized", split), strict=True
         ):
-            work = partial(tokenize_chunk, language=language, lowercase=self.corpus.lowercase)
+            work = partial(tokenize_chunk, language=language, corpus=self.corpus)
             with worker_map(self.workers) as mapped:
                 chunks = mapped(work, chunked(read_lines(raw)))
                 bar = tqdm(chunks, desc=f"{split}.{language}", unit=f" x {CHUNK:,} lines", mininterval=2, delay=2)
@@ -134,7 +135,8 @@ class Pipeline:
     def clean(self) -> dict[str, Any]:
         """Leave out training pairs by the corpus's limits in words, and take the validation pairs out."""
         limits = self.corpus if self.corpus.unit == "words" else None
-        every = self.corpus.valid_every
+        # A slice would have no validation pairs where every thousandth is one.
+        every = min(self.corpus.valid_every, 20) if self.limit else self.corpus.valid_every
         outputs = {"train": self.files("clean", "train"), **({"valid": self.files("clean", "valid")} if every else {})}
 
         def chosen() -> Iterator[tuple[str, tuple[str, str]]]:
@@ -179,13 +181,20 @@ class Pipeline:
     def binarize(self) -> dict[str, Any]:
         splits = self.final_splits()
         tests = ",".join(str(self.out / "bpe" / name) for name in splits if name.startswith("test"))
+        folder, temporary = self.out / "data-bin", self.out / "data-bin.tmp"
+        for path in (
+            folder,
+            temporary,
+        ):  # of a run that was stopped; fairseq takes only fresh folders
+            shutil.rmtree(path, ignore_errors=True)
         command = [sys.executable, "-m", "fairseq_cli.preprocess", "--source-lang", self.corpus.source, "--target-lang",
                    self.corpus.target, "--joined-dictionary", "--trainpref", str(self.out / "bpe" / "train"),
                    "--validpref", str(self.out / "bpe" / "valid"), "--testpref", tests, "--destdir",
-                   str(self.out / "data-bin"), "--workers", str(self.workers)]  # fmt: skip
+                   str(temporary), "--workers", str(self.workers)]  # fmt: skip
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             raise TextError(f"fairseq-preprocess failed: {(result.stderr.strip().splitlines() or ['no message'])[-1]}")
+        temporary.replace(folder)
         train = self.manifest["steps"]["apply BPE train"]
         pairs, tokens = train["pairs"], train["tokens"]
         source, target = (tokens[language] + pairs for language in self.languages)  # end marks count in fairseq
@@ -222,9 +231,9 @@ def chunked(lines: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def tokenize_chunk(lines: list[str], language: str, lowercase: bool) -> list[str]:
-    found = tokenize(lines, language)
-    return [line.lower() for line in found] if lowercase else list(found)
+def tokenize_chunk(lines: list[str], language: str, corpus: Corpus) -> list[str]:
+    found = tokenize(lines, language, normalize=corpus.normalize, aggressive=corpus.normalize)
+    return [line.lower() for line in found] if corpus.lowercase else list(found)
 
 
 def write_counting(path: Path, lines: Iterable[str]) -> int:

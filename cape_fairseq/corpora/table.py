@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Corpus:
     ratio: float = 9.0  # of the lengths of the sides, Moses' own limit
     unit: str = "subwords"  # words or subwords
     lowercase: bool = False
+    normalize: bool = True  # punctuation, and split at hyphens; without: Moses' tokenizer alone
     join_tests: bool = False  # all tests are one set, as IWSLT's
     note: str = field(default="", compare=False)
 
@@ -111,8 +112,8 @@ CORPORA = {
         train=(Part(IWSLT, "de-en/train.tags.de-en.{lang}", form="tags"),),
         valid_every=23,
         test=tuple(map(iwslt_test, ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"))),
-        merges=10_000, longest=175, ratio=1.5, unit="words", lowercase=True, join_tests=True,
-        note="fairseq's own small benchmark",
+        merges=10_000, longest=175, ratio=1.5, unit="words", lowercase=True, normalize=False,
+        join_tests=True, note="as fairseq's example prepares it",
     ),
     "multi30k_en_de": Corpus(
         "en", "de",
@@ -120,3 +121,12 @@ CORPORA = {
         merges=4_000, note="captions, for a small machine",
     ),
 }  # fmt: skip
+# FLOATER takes fairseq's own preparation, which keeps long sentences: limits in subwords.
+CORPORA["wmt14_250_en_de"] = replace(
+    CORPORA["wmt14_en_de"],
+    merges=32_000,
+    longest=250,
+    ratio=1.5,
+    unit="subwords",
+    note="FLOATER, Tables 2 and 6, Figure 2",
+)

@@ -33,7 +33,10 @@ def read_curves(lines: Iterable[str]) -> tuple[Curve, Curve]:
     valid: Curve = {}
     for line in lines:
         if match := RECORD.search(line):
-            values = values_of(match["values"])
+            try:
+                values = values_of(match["values"])
+            except json.JSONDecodeError:  # a line that a kill cut off
+                continue
             updates = values.pop("num_updates", None)
             if updates is not None:
                 (train if match[1] == "train_inner" else valid)[int(updates)] = values

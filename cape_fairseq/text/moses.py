@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
 
-def tokenize(lines: Iterable[str], language: str) -> Iterator[str]:
-    """Normalize punctuation and tokenize, splitting at hyphens (``-a``) and escaping entities."""
+def tokenize(lines: Iterable[str], language: str, normalize: bool = True, aggressive: bool = True) -> Iterator[str]:
+    """Normalize punctuation and tokenize, splitting at hyphens if ``aggressive`` (``-a``) and escaping entities."""
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
     for line in lines:
-        yield tokenizer.tokenize(normalizer.normalize(line), aggressive_dash_splits=True, return_str=True)
+        text = normalizer.normalize(line) if normalize else line
+        yield tokenizer.tokenize(text, aggressive_dash_splits=aggressive, return_str=True)
 
 
 def detokenize(lines: Iterable[str], language: str) -> Iterator[str]:

@@ -52,13 +52,21 @@ experiment() {
         [ -n "$found" ] || die "there is no row $name; choose from ${rows[*]%%$'\x1f'*}"
         found=''
     done
+    local fields
+    for spec in "${rows[@]}"; do  # a row that starts from another needs it
+        IFS=$'\x1f' read -ra fields <<< "$spec"
+        [ -n "$only" ] && [[ " $only " == *" ${fields[0]} "* ]] && [[ ${fields[2]-} == from=* ]] || continue
+        name=${fields[2]#from=}
+        [[ " $only " == *" $name "* ]] || [ -d "$out/$name" ] \
+            || die "row ${fields[0]} starts from row $name; add it: --rows \"$name $only\""
+    done
     out=$(absolute "$out")
     [ -z "$archives" ] || archives=$(absolute "$archives")
     if [ -n "$dry" ]; then print_commands; else install_if_needed; fi
     prepare_run
     [ "$node_rank" = 0 ] || [ -n "$dry" ] || [ -d "$data" ] \
         || die "there are no data in $data yet; start the first node, with the same --out on a shared disk"
-    local seed fields
+    local seed
     for seed in $seeds; do
         for spec in "${rows[@]}"; do
             IFS=$'\x1f' read -ra fields <<< "$spec"
@@ -162,12 +170,13 @@ copy_pair() {
 
 # launch OPTIONS...: fairseq-train on the GPUs asked for.
 launch() {
+    set -- "$@" --distributed-world-size $((gpus * nodes))  # fairseq would take every GPU that it sees
     if [ $((gpus * nodes)) = 1 ]; then
         train_logged "$@"
     else
         local log=$1; shift
         torchrun --nproc_per_node "$gpus" --nnodes "$nodes" --node_rank "$node_rank" --master_addr "${master%:*}" \
-            --master_port "${master##*:}" "$(command -v fairseq-train)" "$@" 2>&1 | tee -a "$log"
+            --master_port "${master##*:}" "$(command -v fairseq-train)" "$@" 2>&1 | (trap '' TERM; tee -a "$log")
     fi
 }
 
@@ -176,6 +185,8 @@ run_row() {
     local seed=$1 name=$2 encoding=$3 from=() start='' subset index; shift 3
     local run=$out/$name/$seed which=best
     if [[ ${1-} == from=* ]]; then
+        [ -n "$dry" ] || [ -f "$out/${1#from=}/$seed/checkpoints/checkpoint_best.pt" ] \
+            || die "row $name starts from row ${1#from=}, which has no checkpoint in $out; add it to --rows"
         start=$out/${1#from=}/$seed/checkpoints/checkpoint_best.pt from=(--finetune-from-model "$start"); shift
     fi
     [ "$average" = 0 ] || which=average
@@ -194,7 +205,11 @@ run_row() {
         subset=${subsets[index]} name=${names[index]:-${subsets[index]}}
         which=$which do_step "translate-$name" "$run/logs" translate "$data" "$run" "$subset" "$name" "$source" "$target" \
             "${decoding[@]}"
-        tests+=(--test "$name")
+        # Original references where the test set is the original one; joined or binned sets have their own.
+        case $derive in
+            none|filter) tests+=(--test "$name=$text/raw/$subset.$target") ;;
+            *) tests+=(--test "$name") ;;
+        esac
     done
     do_step score "$run/logs" python "$root/scripts/score_run.py" "$run" --checkpoint "$which" --language "$target" \
         "${tests[@]}" --tokenized

@@ -5,5 +5,5 @@ derive=short-to-long
 row sinpos sinpos
 row abspos abspos
 row relpos relpos
-row floater floater from=sinpos "${fine_tuning[@]}"
+row floater floater from=sinpos "${fine_tuning[@]}" "${solver[@]}"
 experiment "$@"
