@@ -5,18 +5,27 @@
   some are never translated.
 - ``--replace-unk`` fails in fairseq 0.12: given alone it opens a file named "@@ ", and
   ``--print-alignment hard`` hands (source, target) pairs to a function that expects source indices.
+- The thread that reads batches ahead is left running when a training ends within an epoch; if it is inside
+  torch when Python ends, the process aborts ("terminate called without an active exception", status 134)
+  after everything was saved.
 
 The functions concerned are wrapped when the plugin's models are imported; stock models profit too.
 """
 
 from __future__ import annotations
 
+import atexit
+import queue
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from fairseq import utils
 from fairseq.data import data_utils
+from fairseq.data.iterators import BackgroundConsumer
 
 batch_by_size = data_utils.batch_by_size
 load_align_dict, replace_unk = utils.load_align_dict, utils.replace_unk
@@ -55,7 +64,19 @@ def replace_unk_by_pairs(hypo_str: str, src_str: str, alignment: Sequence, align
     return replace_unk(hypo_str, src_str, [source_of.get(i, -1) for i in range(len(words))], align_dict, unk)
 
 
+def stop_reading_ahead(patience: float = 10.0) -> None:
+    """Let the threads that read batches ahead end; those that take more than ``patience`` seconds are left."""
+    deadline = time.monotonic() + patience
+    for consumer in threading.enumerate():
+        if isinstance(consumer, BackgroundConsumer):
+            consumer._max_len = 0  # it ends after the batch under way
+            while consumer.is_alive() and time.monotonic() < deadline:
+                with suppress(queue.Empty):  # it may be waiting for room
+                    consumer._queue.get(timeout=0.01)
+
+
 def repair() -> None:
     """Put the wrapped functions in place."""
     data_utils.batch_by_size = batch_all_by_size
     utils.load_align_dict, utils.replace_unk = load_align_dict_or_copy, replace_unk_by_pairs
+    atexit.register(stop_reading_ahead)

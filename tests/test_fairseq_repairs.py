@@ -1,4 +1,6 @@
-"""The repaired functions of fairseq: no sentence is lost, and --replace-unk replaces."""
+"""The repaired functions of fairseq: no sentence is lost, --replace-unk replaces, and processes end well."""
+
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cape_fairseq.models  # noqa: F401  (puts the repair in place)
+from tests.conftest import ROOT, run
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.sampled_from([1, 8]), st.booleans())
@@ -45,3 +48,25 @@ def test_the_option_with_and_without_a_file(tmp_path):
     assert utils.load_align_dict("") == {}
     assert utils.load_align_dict(None) is None
     assert utils.load_align_dict(str(tmp_path / "dict")) == {"Haus": "house"}
+
+
+READING_AHEAD = """
+import sys, torch
+from fairseq.data.iterators import BufferedIterator
+import cape_fairseq.models
+class Batches:
+    def __len__(self):
+        return 10**9
+    def __iter__(self):
+        while True:
+            torch.randn(1000, 1000).sum()
+            yield 1
+batches = BufferedIterator(int(sys.argv[1]), Batches())
+next(batches)
+"""
+
+
+@pytest.mark.parametrize("room", [1, 10**6])
+def test_a_process_ends_well_while_batches_are_read_ahead(room):
+    """Unrepaired, it aborts: a thread in torch cannot end with Python. (Waiting for room it can.)"""
+    assert run([sys.executable, "-c", READING_AHEAD, room], cwd=ROOT).returncode == 0
