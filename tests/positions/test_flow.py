@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from cape_fairseq.positions.flow import SOLVERS, Dynamics, Recurrence, Solver
+from cape_fairseq.positions.flow import SOLVERS, Dynamics, Network, Recurrence, Solver, bind
+from cape_fairseq.positions.runge_kutta import TABLEAUS
 from cape_fairseq.positions.trajectories import Trajectories
 
 DOUBLE = torch.float64
@@ -24,7 +25,7 @@ def linear_problem(length: int) -> tuple:
 
 def error(solver: Solver, length: int = 17) -> float:
     h, initial, exact = linear_problem(length)
-    return (solver.solve(h, [], initial, length) - exact).norm().item() / exact.norm().item()
+    return (solver.solve(h, initial, length) - exact).norm().item() / exact.norm().item()
 
 
 @pytest.mark.parametrize("method", SOLVERS)
@@ -51,15 +52,15 @@ def test_a_vector_does_not_depend_on_how_many_are_solved(method):
     h, initial, _ = linear_problem(1)
     for steps in (0.25, 1, 3):
         solver = Solver(method, steps=steps)
-        long = solver.solve(h, [], initial, 14)
+        long = solver.solve(h, initial, 14)
         for length in (1, 2, 7):
-            assert (solver.solve(h, [], initial, length) - long[:length]).abs().max() < 1e-7
+            assert (solver.solve(h, initial, length) - long[:length]).abs().max() < 1e-7
 
 
 def test_the_sinusoid_is_a_solution_of_the_papers_equation_9():
     frequencies = torch.tensor([1.0, 0.3, 0.01], dtype=DOUBLE)
     solved = Solver(step=1.0, steps=10).solve(
-        lambda t, p: frequencies * torch.cos(t * frequencies), [], torch.zeros(1, 3, dtype=DOUBLE), 50
+        lambda t, p: frequencies * torch.cos(t * frequencies), torch.zeros(1, 3, dtype=DOUBLE), 50
     )
     expected = torch.sin(torch.arange(50.0, dtype=DOUBLE)[:, None] * frequencies)
     assert (solved[:, 0] - expected).abs().max() < 1e-6
@@ -135,6 +136,30 @@ def test_adjoint_agrees_with_backpropagation(method, steps):
         gradients.append([parameter.grad for parameter in module.parameters()])
     for one, other in zip(*gradients, strict=True):
         assert (one - other).abs().max() < 1e-4 * (1 + one.abs().max())
+
+
+@pytest.mark.parametrize("steps", [0.5, 3])
+@pytest.mark.parametrize("method", TABLEAUS)
+def test_own_steps_are_torchdiffeqs(method, steps):
+    """States and gradients; a function that is not recognized goes to torchdiffeq."""
+    found = []
+    for recognized in (True, False):
+        torch.manual_seed(2)
+        maps, initial = Dynamics(6).double().maps, torch.randn(3, 6, dtype=DOUBLE, requires_grad=True)
+        network = Network(*bind(maps, torch.tensor(1.5), DOUBLE))
+        vectors = Solver(method, steps=steps).solve(network if recognized else network.__call__, initial, 10)
+        (vectors * torch.cos(torch.arange(vectors.numel(), dtype=DOUBLE)).view_as(vectors)).sum().backward()
+        found.append([vectors, initial.grad, *(parameter.grad for parameter in maps.parameters())])
+    for own, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(own, theirs, atol=1e-12, rtol=1e-12)
+
+
+def test_frozen_dynamics_get_no_gradient():
+    module = trajectories("backprop")
+    module.dynamics.requires_grad_(False)
+    module(9).sum().backward()
+    assert all(parameter.grad is None for parameter in module.dynamics.parameters())
+    assert module.initial.grad.abs().min() > 0
 
 
 def test_thousands_of_tokens():
