@@ -1,5 +1,6 @@
 """What is drawn is what the models add to their inputs."""
 
+import re
 import sys
 from argparse import Namespace
 
@@ -10,7 +11,8 @@ from fairseq.models import build_model
 from fairseq.modules import SinusoidalPositionalEmbedding
 
 from cape_fairseq.evaluation.position_matrices import position_matrix, products_by_distance
-from cape_fairseq.models.checkpoints import store_vectors
+from cape_fairseq.models.checkpoints import solver_errors, stack_trajectories, store_vectors
+from cape_fairseq.positions.flow import Solver
 from cape_fairseq.text.parallel import TextError
 from tests.conftest import ROOT, TINY, ToyTask, batch, build, run
 
@@ -85,6 +87,19 @@ def test_stored_vectors_translate_the_same_without_a_solver():
         store_vectors(checkpoint("cape_transformer_tiny"), 40)
 
 
+def test_solver_errors():
+    """Against the definition; what is solved as the reference is has none, and an RNN solves nothing."""
+    coarse = checkpoint("floater_transformer_tiny", floater_solver="euler", floater_init_scale=1.0)
+    flow = stack_trajectories(coarse)["encoder"]
+    difference = flow.solve(20).double()
+    flow.solver = Solver("rk4", steps=5)
+    exact = flow.solve(20).double()
+    expected = (difference - exact).abs().max() / exact.abs().max()
+    assert solver_errors(coarse, 20)["encoder"] == pytest.approx(float(expected), rel=1e-3)
+    assert solver_errors(checkpoint("floater_transformer_tiny", floater_solver_steps=5.0), 20)["decoder"] == 0
+    assert solver_errors(checkpoint("floater_transformer_tiny", floater_dynamics="rnn-scalar"), 20) == {}
+
+
 def test_the_scripts(tmp_path):
     for name, arch in (("one", "sinpos_transformer_tiny"), ("two", "floater_transformer_tiny")):
         torch.save(checkpoint(arch), tmp_path / f"{name}.pt")
@@ -97,7 +112,12 @@ def test_the_scripts(tmp_path):
     data = np.load(tmp_path / "out" / "figure.npz")
     assert np.abs(data["matrix_0"] - TABLE[2:22].numpy()).max() < 1e-5
     assert data["products_1"].shape == (2, 20)
-    run([*scripts["precompute_floater"], tmp_path / "two.pt", tmp_path / "stored.pt", "--positions", 30])
+    printed = run(
+        [*scripts["precompute_floater"], tmp_path / "two.pt", tmp_path / "stored.pt", "--positions", 30]
+    ).stdout
+    errors = re.findall(r"^(\w+): differs from rk4 with 5 steps a token by at most (\S+) of", printed, re.M)
+    assert [side for side, _ in errors] == ["encoder", "decoder"]
+    assert all(0 < float(error) < 1e-5 for _, error in errors)
     stored = torch.load(tmp_path / "stored.pt", weights_only=True)["model"]
     assert stored["decoder.flow.stored"].shape == (30, 18, 128)
     for command, message in (
