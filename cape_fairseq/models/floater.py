@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cape_fairseq.models.config import PositionalTransformerConfig
 from cape_fairseq.positions.flow import Solver
@@ -41,10 +42,11 @@ class StackFlow(Trajectories):
 
     def for_blocks(self, places: dict[str, Places]) -> list[dict[str, Tensor]]:
         """Solve for a batch: what each block gets by name, [T or S, B or 1, d]; names without places are left out."""
-        vectors = self(max(place.length for place in places.values()))
+        # One view of each; slices would each make a gradient of the size of them all.
+        trajectories = self(max(place.length for place in places.values())).unbind(1)
         named = [(i, name) for i, name in enumerate(self.names) if name in places]
         return [
-            {name: places[name].take(vectors[:, block * len(self.names) + i]) for i, name in named}
+            {name: places[name].take(trajectories[block * len(self.names) + i]) for i, name in named}
             for block in range(self.blocks)
         ]
 
@@ -55,16 +57,16 @@ class Places:
     def __init__(self, padding_mask: Tensor, last_only: bool = False) -> None:
         """padding_mask: bool [B, T], True at padding; ``last_only``: for the last token of each row alone."""
         self.length = padding_mask.size(1)
-        self.new = slice(-1, None) if last_only else slice(None)
+        self.new = slice(self.length - 1 if last_only else 0, self.length)
         # On the right, padding comes after all that counts; on the left it moves each row's tokens.
         left = bool(padding_mask[:, 0].any())
         self.index = ((~padding_mask).cumsum(1) - 1).clamp(min=0).t()[self.new] if left else None
 
-    def take(self, vectors: Tensor) -> Tensor:
-        """One trajectory [L, d] -> [T, B or 1, d]."""
+    def take(self, trajectory: Tensor) -> Tensor:
+        """[L, d] -> [T, B or 1, d]."""
         if self.index is None:
-            return vectors[: self.length][self.new].unsqueeze(1)
-        return vectors[self.index]
+            return trajectory[self.new].unsqueeze(1)
+        return F.embedding(self.index, trajectory)  # several times as fast as indexing
 
 
 class BlockPositions:
