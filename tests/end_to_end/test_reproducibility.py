@@ -58,6 +58,8 @@ draw = PositionalTransformer.draw
 def record(self, *tokens):
     pair = draw(self, *tokens)
     print("SHIFTS", [round(x, 5) for x in pair.source.shift.flatten().tolist()], flush=True)
+    stacks = (self.encoder, self.decoder)
+    print("OMEGA", [stack.layers[-1].fc_omega.tolist() for stack in stacks], flush=True)
     return pair
 PositionalTransformer.draw = record
 import fairseq_cli.train
@@ -75,7 +77,7 @@ def test_two_processes_draw_different_numbers_and_train(data_bin, tmp_path):
             "train", *train_arguments(data_bin, tmp_path / "save", "cape_transformer_tiny", 4),
             "--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}",
             "--distributed-world-size", 2, "--distributed-rank", rank, "--distributed-backend", "gloo",
-            "--ddp-backend", "legacy_ddp",
+            "--ddp-backend", "legacy_ddp", "--residual-init", "admin",
         )  # fmt: skip
         command = [arguments[0], "-c", RECORD, *arguments[3:]]  # as "python -m fairseq_cli.train", recorded
         ranks.append(subprocess.Popen(
@@ -88,6 +90,10 @@ def test_two_processes_draw_different_numbers_and_train(data_bin, tmp_path):
     assert len(shifts[0]) == len(shifts[1]) == 4
     every = [number for lines in shifts for line in lines for number in line[8:-1].split(", ")]
     assert len(set(every)) > 0.99 * len(every)  # no number occurs twice, across ranks and updates
+    # legacy_ddp copies no parameters: both have profiled the same omegas, and updates keep them the same.
+    omegas = [[line for line in output.splitlines() if line.startswith("OMEGA")] for output in outputs]
+    assert omegas[0] == omegas[1]
+    assert "1.0, 1.0" not in omegas[0][0]
     losses = train_losses(outputs[0])
     assert len(losses) == 4
     assert losses[-1] < losses[0]
