@@ -39,7 +39,7 @@ remember() {
 # last_line LOG: the newest line of a log that says how far it is, without fairseq's time stamp and columns.
 last_line() {
     tr '\r' '\n' < "$1" | grep -E 'epoch [0-9]+|valid on|%\||^[SH]-|[0-9]+ pairs|INFO' | tail -n 1 \
-        | sed -E 's/^.*\| INFO \| [a-z_.]+ \| //' | cut -c1-110
+        | sed -E 's/^.*\| INFO \| [a-z_.]+ \| //' | cut -c1-110 | iconv -c -f UTF-8 -t UTF-8  # cut counts bytes
 }
 
 trap 'exit 130' INT

@@ -170,6 +170,14 @@ def test_the_job_ends_with_the_recipe(tmp_path):
         log.unlink()
 
 
+def test_lines_of_news_end_with_a_whole_character(tmp_path):
+    for shift in range(3):
+        (tmp_path / "log").write_text("S-1 " + "x" * shift + "ß–" * 60, encoding="utf-8")
+        news = run(["bash", "-c", f"source {ROOT}/recipes/common.sh; last_line {tmp_path}/log || true"]).stdout
+        assert 104 + shift <= len(news.encode()) <= 111
+        assert ("S-1 " + "x" * shift + "ß–" * 60).startswith(news.strip())
+
+
 def test_a_step_runs_again_when_its_input_changes(tmp_path):
     data = tmp_path / "data"
     script = f"source {ROOT}/recipes/common.sh; inputs={data} step work {tmp_path}/logs cat {data}"
