@@ -67,12 +67,14 @@ def replace_unk_by_pairs(hypo_str: str, src_str: str, alignment: Sequence, align
 def stop_reading_ahead(patience: float = 10.0) -> None:
     """Let the threads that read batches ahead end; those that take more than ``patience`` seconds are left."""
     deadline = time.monotonic() + patience
-    for consumer in threading.enumerate():
-        if isinstance(consumer, BackgroundConsumer):
-            consumer._max_len = 0  # it ends after the batch under way
-            while consumer.is_alive() and time.monotonic() < deadline:
-                with suppress(queue.Empty):  # it may be waiting for room
-                    consumer._queue.get(timeout=0.01)
+    alive = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+    for consumer in alive:
+        consumer._max_len = 0  # it ends after the batch under way
+    while alive and time.monotonic() < deadline:
+        for consumer in alive:
+            with suppress(queue.Empty):  # it may be waiting for room
+                consumer._queue.get(timeout=0.01)
+        alive = [consumer for consumer in alive if consumer.is_alive()]
 
 
 def repair() -> None:

@@ -140,11 +140,10 @@ class Solver:
         return states if tokens == 1 else between(states, slope() * (tokens * self.step), tokens)[:length]
 
     def integrate_network(self, h: Network, initial: Tensor, times: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
-        """As :meth:`integrate`, several times as fast."""
-        step = self.tokens_a_step * self.step / self.parts
-        states, slopes = integrate(self.method, *h, initial, step, (len(times) - 1) * self.parts)
-        states = states[:: self.parts]
-        return states, lambda: torch.cat([slopes[:: self.parts], h(times[-1], states[-1]).unsqueeze(0)])
+        """As :meth:`integrate`; in training two to five times as fast."""
+        step, steps = self.tokens_a_step * self.step / self.parts, (len(times) - 1) * self.parts
+        states, slopes = integrate(self.method, *h, initial, step, steps, self.parts, self.tokens_a_step > 1)
+        return states, lambda: torch.cat([slopes, h(times[-1], states[-1]).unsqueeze(0)])
 
     def integrate(self, h: Field, initial: Tensor, times: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
         """torchdiffeq's solution at ``times`` [G]: states [G, N, d], and what computes the slopes there."""
@@ -153,7 +152,8 @@ class Solver:
             options["max_order"] = 4  # torchdiffeq's 12 is unstable at these steps
         solve = odeint
         if self.gradient == "adjoint":
-            learning = tuple(tensor for part in h for tensor in part if tensor.requires_grad)
+            parameters = [tensor for part in h for tensor in part] if isinstance(h, Network) else []
+            learning = tuple(tensor for tensor in parameters if tensor.requires_grad)
             solve = partial(odeint_adjoint, adjoint_options=dict(options), adjoint_params=learning)
         states = solve(h, initial, times, method=self.method, options=options)
         return states, lambda: h(times.view(-1, 1, 1), states)

@@ -154,6 +154,17 @@ def test_own_steps_are_torchdiffeqs(method, steps):
         torch.testing.assert_close(own, theirs, atol=1e-12, rtol=1e-12)
 
 
+@pytest.mark.parametrize("steps", [0.5, 1, 5])
+def test_nothing_is_kept_of_the_steps_between(steps):
+    vectors = trajectories("backprop", steps=steps).solve(21)
+    assert vectors.untyped_storage().nbytes() <= 8 * (vectors.numel() + vectors[0].numel())
+
+
+def test_adjoint_of_any_function():
+    solved = Solver(gradient="adjoint", steps=4).solve(lambda _, p: -p, torch.ones(1, 2, dtype=DOUBLE), 4)
+    assert (solved[:, 0, 0] - torch.exp(-0.1 * torch.arange(4, dtype=DOUBLE))).abs().max() < 1e-9
+
+
 def test_frozen_dynamics_get_no_gradient():
     module = trajectories("backprop")
     module.dynamics.requires_grad_(False)
