@@ -53,17 +53,19 @@ rm -f "$stamp"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 if [ "$version" = 3.10 ]; then pip install --quiet 'pip<24.1'; fi  # newer ones refuse omegaconf 2.0's metadata
 
-say "1/5 $(pinned torch)"
-pip install --quiet "$(pinned torch)"
-say "2/5 build tools"
+torch() { say "$(pinned torch)"; pip install --quiet "$(pinned torch)"; }
+# fairseq-fixed compiles against torch; 0.12.2 must not see it, because its archive lacks the sources that need it.
+[ "$version" = 3.10 ] || torch
+say "build tools"
 pip install --quiet $(for tool in setuptools wheel cython numpy ninja; do pinned "$tool"; done)
 fairseq=$(pinned 'fairseq[a-z-]*')
-say "3/5 $fairseq (compiled here unless there is a wheel: about 2 minutes)"
+say "$fairseq (compiled here unless there is a wheel: about 2 minutes)"
 # Without isolation, because an isolated build fetches a second, much larger torch.
 pip install --quiet --no-build-isolation --no-deps "$fairseq"
-say "4/5 the other requirements"
+[ "$version" != 3.10 ] || torch
+say "the other requirements"
 grep -v '^fairseq' "$requirements" | pip install --quiet --no-warn-conflicts -r /dev/stdin
-say "5/5 cape_fairseq, editable"
+say "cape_fairseq, editable"
 pip install --quiet --no-build-isolation --no-deps --editable .
 "$venv/bin/python" -c 'import fairseq, cape_fairseq' >/dev/null 2>&1 \
     || die "the installed packages do not import; remove $venv and run this again"

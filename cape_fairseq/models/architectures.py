@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
 from fairseq.models import register_model_architecture
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
+from omegaconf import OmegaConf
 
 from cape_fairseq.models import positional_transformer  # noqa: F401  (registers the model first)
 from cape_fairseq.models.config import ENCODINGS, base_architecture
@@ -41,18 +43,34 @@ SIZES: dict[str, Callable[[Any], None]] = {
 }
 
 
-def register(encoding: str, suffix: str) -> None:
-    """Register ``{encoding}_transformer{suffix}``."""
+def register(name: str, preset: Callable[[Any], None]) -> None:
+    """Register an architecture of the model."""
 
-    def preset(args: Any) -> None:
+    def applied(args: Any) -> None:
+        if not OmegaConf.is_config(args):
+            preset(args)
+            return
+        # With omegaconf 2.0 (fairseq 0.12.2) what hydra was not told is None, and not missing as presets expect.
+        options = Namespace(**OmegaConf.to_container(args))
+        preset(options)
+        options.base_layers = getattr(options, "base_layers", 0)  # its trainer compares it
+        args.update(vars(options))
+
+    register_model_architecture("positional_transformer", name)(applied)
+
+
+def preset(encoding: str, suffix: str) -> Callable[[Any], None]:
+    """What ``{encoding}_transformer{suffix}`` sets where nothing else is said."""
+
+    def apply(args: Any) -> None:
         args.position_encoding = getattr(args, "position_encoding", encoding)
         SIZES[suffix](args)
         base_architecture(args)
 
-    register_model_architecture("positional_transformer", f"{encoding}_transformer{suffix}")(preset)
+    return apply
 
 
-register_model_architecture("positional_transformer", "positional_transformer")(base_architecture)
+register("positional_transformer", base_architecture)
 for encoding in ENCODINGS:
     for suffix in SIZES:
-        register(encoding, suffix)
+        register(f"{encoding}_transformer{suffix}", preset(encoding, suffix))

@@ -18,19 +18,26 @@ def test_amp_checkpointed_activations_and_update_freq(encoding, data_bin, tmp_pa
     assert found[-1] < found[0]
 
 
+HYDRA = """
+common: {{user_dir: "{root}/cape_fairseq", cpu: true, log_format: json, log_interval: 1}}
+model: {{_name: {encoding}_transformer_tiny, encoder_layers: 1}}
+task: {{_name: translation, data: "{data}", source_lang: en, target_lang: de}}
+criterion: {{_name: label_smoothed_cross_entropy}}
+optimizer: {{_name: adam}}
+lr_scheduler: {{_name: fixed}}
+optimization: {{lr: [0.001], max_update: 3}}
+dataset: {{max_tokens: 400}}
+checkpoint: {{save_dir: "{folder}/save", no_epoch_checkpoints: true}}
+"""
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_hydra(encoding, data_bin, tmp_path):
     """fairseq-hydra-train, whose model options come without those of the command line."""
-    output = run([
-        sys.executable, "-m", "fairseq_cli.hydra_train", f"+task.data={data_bin}",
-        f"common.user_dir={ROOT}/cape_fairseq",
-        f"+model._name={encoding}_transformer_tiny", "+model.encoder_layers=1", "+task._name=translation",
-        "+task.source_lang=en", "+task.target_lang=de", "criterion=label_smoothed_cross_entropy",
-        "optimizer=adam", "lr_scheduler=fixed",
-        "optimization.lr=[0.001]", "optimization.max_update=3", "dataset.max_tokens=400", "common.cpu=true",
-        "common.log_format=json", "common.log_interval=1", f"checkpoint.save_dir={tmp_path}/save",
-        "checkpoint.no_epoch_checkpoints=true", f"hydra.run.dir={tmp_path}/hydra",
-    ])  # fmt: skip
+    config = HYDRA.format(root=ROOT, encoding=encoding, data=data_bin, folder=tmp_path)
+    (tmp_path / "translation.yaml").write_text(config, encoding="utf-8")
+    command = [sys.executable, "-m", "fairseq_cli.hydra_train", f"hydra.run.dir={tmp_path}/hydra"]
+    output = run([*command, "--config-dir", tmp_path, "--config-name", "translation"])
     text = output.stdout + output.stderr
     assert len(train_losses(text)) == 3, text[-2000:]
     options = torch.load(tmp_path / "save" / "checkpoint_last.pt", weights_only=True)["cfg"]["model"]
@@ -41,6 +48,19 @@ def test_hydra(encoding, data_bin, tmp_path):
     translated = fairseq("generate", data_bin, "--path", tmp_path / "save" / "checkpoint_last.pt", "--cpu", "--beam", 2,
                          "--max-len-b", 5)  # fmt: skip
     assert len(re.findall(r"^H-", translated, re.M)) == 12
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="hydra 1.0 (fairseq 0.12.2) writes this in another way")
+def test_hydra_on_the_command_line(data_bin, tmp_path):
+    output = run([
+        sys.executable, "-m", "fairseq_cli.hydra_train", f"+task.data={data_bin}",
+        f"common.user_dir={ROOT}/cape_fairseq", "+model._name=rope_transformer_tiny", "+model.encoder_layers=1",
+        "+task._name=translation", "+task.source_lang=en", "+task.target_lang=de",
+        "criterion=label_smoothed_cross_entropy", "optimizer=adam", "lr_scheduler=fixed", "optimization.lr=[0.001]",
+        "optimization.max_update=3", "dataset.max_tokens=400", "common.cpu=true", "common.log_format=json",
+        "common.log_interval=1", f"checkpoint.save_dir={tmp_path}/save", f"hydra.run.dir={tmp_path}/hydra",
+    ])  # fmt: skip
+    assert len(train_losses(output.stdout + output.stderr)) == 3
 
 
 def test_warm_start_from_stock_fairseq(data_bin, tmp_path):
