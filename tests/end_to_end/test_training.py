@@ -45,9 +45,10 @@ def test_hydra(encoding, data_bin, tmp_path):
     assert (options["source_scale"] != 1) == (encoding == "cape")
     assert options["source_bos"] == ("on" if encoding == "cape" else "off")
     assert (options["encoder_layers"], options["decoder_layers"], options["encoder_embed_dim"]) == (1, 3, 128)
-    translated = fairseq("generate", data_bin, "--path", tmp_path / "save" / "checkpoint_last.pt", "--cpu", "--beam", 2,
-                         "--max-len-b", 5)  # fmt: skip
-    assert len(re.findall(r"^H-", translated, re.M)) == 12
+    if encoding in ("cape", "floater"):
+        translated = fairseq("generate", data_bin, "--path", tmp_path / "save" / "checkpoint_last.pt", "--cpu",
+                             "--beam", 2, "--max-len-b", 5)  # fmt: skip
+        assert len(re.findall(r"^H-", translated, re.M)) == 12
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="hydra 1.0 (fairseq 0.12.2) writes this in another way")
