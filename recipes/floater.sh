@@ -11,7 +11,7 @@
 #   --warmup N             updates until the peak learning rate, in all trainings (200)
 #   --plain-updates N      updates of the plain training (600)
 #   --updates N            updates of the fine-tuning (300)
-#   --average N            checkpoints to average (5), saved at equal distances in the fine-tuning
+#   --average N            checkpoints to average (5), one after every --updates / N updates
 #   --compare              also fine-tune the plain model for as long, and train FLOATER from scratch
 #   --seed N               (1)
 #
@@ -36,6 +36,9 @@ for option in warmup plain updates average seed; do
     [[ ${!option} =~ ^[1-9][0-9]*$ ]] || die "--${option/#plain/plain-updates} is ${!option}, but it must be a whole number above 0"
 done
 [ "$updates" -ge "$average" ] || die "--updates is $updates, but $average checkpoints are to be averaged"
+interval=$((updates / average))
+[ "$plain" -ge $((interval * average)) ] \
+    || die "--plain-updates is $plain, but must be at least $((interval * average)), as long as checkpoints are averaged over"
 [ -z "$data" ] || [ -f "$data/dict.$src.txt" ] || die "$data has no dict.$src.txt; give --data-bin what fairseq-preprocess wrote, and its --src and --tgt"
 out=$(absolute "$out")
 install_if_needed
@@ -44,17 +47,22 @@ remember "$out/settings" "$data $src-$tgt $size lr=$lr warmup=$warmup plain=$pla
 if [ -n "$data" ]; then data=$(absolute "$data"); else quickstart_corpus "$out"; data=$out/data-bin; fi
 
 common=(--source-lang "$src" --target-lang "$tgt" "${tiny_training[@]}" --warmup-updates "$warmup" --seed "$seed" "$@")
-keep=(--save-interval-updates $((updates / average)) --keep-interval-updates "$average")
-epoch_checkpoints=(--keep-last-epochs "$average")  # where an epoch ends, fairseq saves no other
+keep=(--save-interval-updates "$interval" --keep-interval-updates "$average")
+epoch_checkpoints=()  # where an epoch ends, fairseq saves no other
 runs=(plain floater)
 
-# test_run NAME: average the last checkpoints, translate and score.
+# test_run NAME: average the last checkpoints, translate and score; store FLOATER's vectors and tell their error.
 test_run() {
     local run=$out/$1
     inputs=$run/checkpoints/checkpoint_last.pt step average "$run/logs" python "$root/scripts/average_checkpoints.py" \
-        "$run/checkpoints" "$run/checkpoints/checkpoint_average.pt" --last "$average"
+        "$run/checkpoints" "$run/checkpoints/checkpoint_average.pt" --last "$average" --every "$interval"
     which=average inputs=$run/checkpoints/checkpoint_average.pt \
         step translate "$run/logs" translate "$data" "$run" test test "$src" "$tgt"
+    case $1 in floater|scratch)
+        inputs=$run/checkpoints/checkpoint_average.pt step solve "$run/logs" python "$root/scripts/precompute_floater.py" \
+            "$run/checkpoints/checkpoint_average.pt" "$run/checkpoints/checkpoint_solved.pt"
+        sed "s/^/$recipe: $1: /" "$run/logs/solve.log" ;;
+    esac
     [ -f "$out/text/raw/test.$tgt" ] || { say "$1: $(tail -n 1 "$run/test.out")"; return; }
     inputs=$run/test.out step score "$run/logs" python "$root/scripts/score_run.py" "$run" --checkpoint average \
         --language "$tgt" --test "test=$out/text/raw/test.$tgt"

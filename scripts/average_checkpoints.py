@@ -17,11 +17,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where fairseq-train saved the checkpoints")
     parser.add_argument("output", type=Path)
     parser.add_argument("--last", type=int, default=5, help="how many (5)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only those after a multiple of N updates")
     args = parser.parse_args()
-    if args.last < 1:
-        parser.error(f"--last is {args.last}, but at least 1 checkpoint is needed")
+    for name in ("last", "every"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} is {getattr(args, name)}, but it must be at least 1")
     try:
-        paths = last_checkpoints(args.folder, args.last)
+        paths = last_checkpoints(args.folder, args.last, args.every)
         save(average(paths), args.output)
     except TextError as error:
         sys.exit(f"average_checkpoints.py: {error}")

@@ -14,6 +14,8 @@ from cape_fairseq.evaluation.averaging import save
 from cape_fairseq.models.checkpoints import solver_errors, store_vectors
 from cape_fairseq.text.parallel import TextError
 
+CLOSE = 1e-4
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -34,6 +36,10 @@ def main() -> None:
     print(f"{args.output}: vectors of {args.positions} positions in {' and '.join(stored)}")
     for side, error in solver_errors(checkpoint).items():
         print(f"{side}: over 100 tokens at most {error:.1e} of the largest entry away from rk4 with 5 steps a token")
+        if error > CLOSE:
+            print(
+                f"{side}: more than {CLOSE:.0e}; train with more --floater-solver-steps or a smaller --floater-lr-scale"
+            )
 
 
 if __name__ == "__main__":

@@ -30,6 +30,10 @@ def test_plain_copy_fine_tune_average_test(data_bin, tmp_path):
         assert torch.allclose(state[name][weight], sum(saved) / 2)
     assert rate == {"plain": [0.004], "floater": [0.002], "plain-longer": [0.002], "scratch": [0.004]}
     assert any("flow" in key for key in state["floater"])
+    solved = torch.load(tmp_path / "out" / "floater" / "checkpoints" / "checkpoint_solved.pt", weights_only=True)
+    assert len(solved["model"]["encoder.flow.stored"]) == 1024
+    for name in ("floater", "scratch"):
+        assert f"floater: {name}: decoder: over 100 tokens at most" in first.stdout
     assert not any("flow" in key for key in state["plain-longer"])
     log = (tmp_path / "out" / "floater" / "logs" / "training.log").read_text()
     assert "plain/checkpoints/checkpoint_best.pt" in log
@@ -42,6 +46,7 @@ def test_bad_options_are_one_sentence(data_bin, tmp_path):
     for options, message in (
         (("--updates", "0"), "--updates is 0, but it must be a whole number above 0"),
         (("--updates", "3"), "--updates is 3, but 5 checkpoints are to be averaged"),
+        (("--updates", "607"), "--plain-updates is 600, but must be at least 605, as long as checkpoints are averaged"),
         (("--plain-updates", "x"), "--plain-updates is x, but"),
         (("--data-bin", data_bin, "--tgt", "de", "--src", "fr"), "has no dict.fr.txt; give --data-bin what"),
         (("--lr", "fast"), "--lr is fast, but it must be a number"),

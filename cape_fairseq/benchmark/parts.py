@@ -79,15 +79,17 @@ def training(setting: Setting, lengths: Iterable[int], variants: Iterable[str] =
 def decoding(
     setting: Setting, length: int, variants: Iterable[str], sentences: int = 64, beam: int = 4
 ) -> Iterable[dict]:
-    """Beam search: words a second of every encoding / those of fairseq's Transformer; higher is better."""
+    """Beam search: words a second of every encoding / those of fairseq's Transformer and of sinpos; more is better."""
     sample = random_batch(setting.task, sentences, length, setting.device)
     generators = {variant: _generator(setting, variant, length, beam) for variant in variants}
     cases = {variant: partial(_generate, generator, sample) for variant, generator in generators.items()}
     times = setting.clock.interleave(cases, f"beam {beam}, {length} tokens")
     for variant, taken in times.items():
         speed = sentences * length / statistics.median(taken)
-        faster = ratio(times[STOCK], taken)
-        yield row("decoding", variant, length, taken, faster, base=STOCK, words_per_second=speed)
+        for base in (STOCK, "sinpos"):
+            if base in times and base != variant:
+                faster = ratio(times[base], taken)
+                yield row("decoding", variant, length, taken, faster, base=base, words_per_second=speed)
 
 
 def _generator(setting: Setting, variant: str, length: int, beam: int) -> SequenceGenerator:

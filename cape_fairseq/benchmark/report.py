@@ -48,8 +48,11 @@ def memory_report(rows: list[Row]) -> str:
 
 
 def decoding_report(rows: list[Row]) -> str:
-    lines = [[row["case"], f"{row['words_per_second']:,.0f}", ratio_text(row)] for row in rows]
-    return table(["beam search", "words/s", f"/ {rows[0]['base']}"], lines)
+    bases = list(dict.fromkeys(row["base"] for row in rows))
+    cells = {(row["case"], row["base"]): ratio_text(row) for row in rows}
+    speeds = {row["case"]: f"{row['words_per_second']:,.0f}" for row in rows}
+    lines = [[case, speed, *(cells.get((case, base), "") for base in bases)] for case, speed in speeds.items()]
+    return table(["beam search", "words/s", *(f"/ {base}" for base in bases)], lines)
 
 
 REPORTS = {

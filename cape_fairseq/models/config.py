@@ -108,7 +108,7 @@ class PositionalTransformerConfig(TransformerConfig):
     )
     floater_init_scale: Optional[float] = field(
         default=None,
-        metadata={"help": "FLOATER: size of the initial dynamics (default: 0.1 for bias, 1 for additive)"},
+        metadata={"help": "FLOATER: size of the initial dynamics (default: 0.03 for bias, 1 for additive)"},
     )
     floater_step: float = field(default=0.1, metadata={"help": "FLOATER: Delta, time from one token to the next"})
     floater_solver: ChoiceEnum(list(SOLVERS)) = field(
@@ -157,7 +157,7 @@ def base_architecture(args: Any) -> None:
     if args.cape_global_shift is None:
         args.cape_global_shift = 0.0 if encoding in ("rope", "alibi") else 5.0
     if args.floater_init_scale is None:
-        args.floater_init_scale = 0.1 if args.floater_form == "bias" else 1.0
+        args.floater_init_scale = 0.03 if args.floater_form == "bias" else 1.0
     if args.source_bos is None:
         args.source_bos = "on" if encoding == "cape" else "off"
     elif isinstance(args.source_bos, bool):  # on and off in YAML

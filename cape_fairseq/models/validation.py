@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cape_fairseq.models.config import ENCODINGS, RESIDUALS, SINUSOIDAL
-from cape_fairseq.positions.flow import SOLVERS
+from cape_fairseq.models.config import ENCODINGS, RESIDUALS, SINUSOIDAL, PositionalTransformerConfig
+from cape_fairseq.positions.flow import FIXED_STEP, SOLVERS
 
 UNSUPPORTED = {
     "encoder_learned_pos": "choose learned positions with --position-encoding abspos",
@@ -79,7 +79,7 @@ def check_numbers(args: Any) -> None:
     whole = {"shape_max_shift": 0, "relpos_max_distance": 1, "floater_refresh": 1, "floater_update_interval": 1}
     for name, least in whole.items():
         value = getattr(args, name)
-        check(value >= least and value == int(value), name, value, f"an integer of at least {least}")
+        check(least <= value < math.inf and value == int(value), name, value, f"an integer of at least {least}")
         setattr(args, name, int(value))  # YAML may have said 150.0
 
 
@@ -112,6 +112,11 @@ def check_encoding(args: Any) -> None:
         check(args.source_scale == 1, "source_scale", args.source_scale, reason)
     frozen = args.floater_freeze
     check(encoding == "floater" or frozen == "none", "floater_freeze", frozen, f"none with {encoding}")
+    reason = "1 with --floater-freeze transformer, or most updates would have nothing to learn"
+    check(frozen != "transformer" or args.floater_refresh == 1, "floater_refresh", args.floater_refresh, reason)
+    steps, solver = args.floater_solver_steps, args.floater_solver
+    meant = solver in FIXED_STEP or steps == PositionalTransformerConfig.floater_solver_steps
+    check(meant, "floater_solver_steps", steps, f"left out with --floater-solver {solver}, which chooses its own")
     every_block = encoding in (*SINUSOIDAL, "abspos")
     reason = f"input with {encoding}: {OTHERWISE.get(encoding, 'it adds nothing to the input of a block')}"
     check(every_block or args.position_layers == "input", "position_layers", args.position_layers, reason)
@@ -119,8 +124,14 @@ def check_encoding(args: Any) -> None:
         kept = getattr(args, f"{side}_layers_to_keep", None)
         own = encoding in ("relpos", "floater") or args.position_layers == "all"
         check(not (own and kept), f"{side}_layers_to_keep", kept, "left out: layers have positions of their own here")
-    if encoding == "rope":
-        for side in ("encoder", "decoder"):
-            width, heads = getattr(args, f"{side}_embed_dim"), getattr(args, f"{side}_attention_heads")
+    check_widths(args, encoding)
+
+
+def check_widths(args: Any, encoding: str) -> None:
+    for side in ("encoder", "decoder"):
+        width, heads = getattr(args, f"{side}_embed_dim"), getattr(args, f"{side}_attention_heads")
+        if encoding in (*SINUSOIDAL, "floater"):
+            check(width >= 4, f"{side}_embed_dim", width, "at least 4: sinusoids need two frequencies")
+        if encoding == "rope":
             expected = f"an even multiple of --{side}-attention-heads ({heads}): rope turns pairs of components"
             check(width % (2 * heads) == 0, f"{side}_embed_dim", width, expected)

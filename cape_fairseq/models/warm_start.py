@@ -16,7 +16,7 @@ POSITION_KEYS = re.compile(
     r"(encoder|decoder)\.("
     r"embed_positions\.(weight|weights|_float_tensor)"  # learned; sinusoidal, by fairseq version
     r"|block_positions\.\d+\.weight"  # learned, of the blocks after the first
-    r"|flow\.(initial|lr_scale|stored|dynamics\.maps\.\d+\.(weight|time_weight|bias))"
+    r"|flow\.(initial|lr_scale|stored|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))"
     r"|layers\.\d+\.self_attn\.relative_(keys|values)"
     r")"
 )
@@ -36,6 +36,7 @@ def adapt_position_tables(model: nn.Module, state_dict: dict[str, Tensor], name:
     own = {key: value for key, value in own.items() if not key.endswith(".flow.stored")}
     # Without a weight the residual counts fully: the model that the checkpoint holds, whatever a profile found.
     own |= {key: torch.ones_like(value) for key, value in model.state_dict().items() if key.endswith("_omega")}
+    drop_other_flow(own, state_dict, prefix)
     stored = [key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)]
     added = [key for key in own if prefix + key not in state_dict]
     left_out = [key for key in stored if POSITION_KEYS.fullmatch(key) and key not in own]
@@ -50,3 +51,17 @@ def adapt_position_tables(model: nn.Module, state_dict: dict[str, Tensor], name:
         logger.warning("not in the checkpoint, so newly initialized: %s", ", ".join(added))
     if dropped:
         logger.warning("in the checkpoint but not in this model, so left out: %s", ", ".join(dropped))
+
+
+def drop_other_flow(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix: str) -> None:
+    """Leave out FLOATER's parameters, in place, unless form, blocks and dynamics are those of the model.
+
+    They mean something together only: single ones that happen to fit would be taken for what they are not.
+    """
+    ours = {prefix + key: value.shape for key, value in own.items() if ".flow." in key}
+    flow = [key for key in state_dict if key.startswith(prefix) and ".flow." in key]
+    theirs = {key: state_dict[key].shape for key in flow if not key.endswith(".flow.stored")}
+    if ours and theirs and ours != theirs:
+        for key in flow:
+            del state_dict[key]
+        logger.warning("of another form of FLOATER than this model's, so left out: %s", ", ".join(theirs))

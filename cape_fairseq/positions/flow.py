@@ -31,6 +31,11 @@ class Map(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
 
+def forget_time(last: Map) -> None:
+    """Begin without a push that grows with the time; it would carry the vectors of long texts far away."""
+    nn.init.zeros_(last.time_weight)
+
+
 BoundMap = tuple[Tensor, Tensor, Tensor]
 
 
@@ -68,6 +73,7 @@ class Dynamics(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.maps = nn.ModuleList(Map(dim, 1) for _ in range(2))
+        forget_time(self.maps[-1])
 
     def follow(self, initial: Tensor, length: int, scale: Tensor, solver: Solver) -> Tensor:
         """Positions 0, 1, ... of the trajectories from ``initial`` [N, d] on: [length, N, d]."""
@@ -87,13 +93,15 @@ class Recurrence(nn.Module):
     def __init__(self, dim: int, kind: str) -> None:
         super().__init__()
         self.vector = kind == "rnn-vector"
-        self.maps = nn.ModuleList(Map(dim, dim if self.vector else 1) for _ in range(self.MAPS[kind]))
+        self.cells = nn.ModuleList(Map(dim, dim if self.vector else 1) for _ in range(self.MAPS[kind]))
+        if not self.vector:
+            forget_time(self.cells[-1])
 
     def follow(self, initial: Tensor, length: int, scale: Tensor, solver: Solver) -> Tensor:
         """States 0, 1, ... from ``initial`` [N, d] on: [length, N, d]; there is nothing for a solver to do."""
         indices = torch.arange(float(length), dtype=initial.dtype, device=initial.device)
         inputs = sinusoid(indices, initial.size(-1)) if self.vector else indices.unsqueeze(1)
-        parameters = bind(self.maps, scale, initial.dtype)
+        parameters = bind(self.cells, scale, initial.dtype)
         states = [initial]
         for z in inputs[:-1]:
             p = states[-1]
@@ -149,7 +157,7 @@ class Solver:
         """torchdiffeq's solution at ``times`` [G]: states [G, N, d], and what computes the slopes there."""
         options = {"grid_constructor": self.grid} if self.method in FIXED_STEP else {}
         if self.method == "explicit_adams":
-            options["max_order"] = 4  # torchdiffeq's 12 is unstable at these steps
+            options["max_order"] = 5  # of fourth order; torchdiffeq's 12 is unstable at these steps
         solve = odeint
         if self.gradient == "adjoint":
             parameters = [tensor for part in h for tensor in part] if isinstance(h, Network) else []

@@ -39,7 +39,7 @@ class Trajectories(nn.Module):
         dim: int,
         states: int,
         kind: str = "ode",
-        init_scale: float = 0.1,
+        init_scale: float = 0.03,
         initial_scale: float = 0.0,
         solver: Solver | None = None,
         refresh: int = 1,
@@ -64,8 +64,8 @@ class Trajectories(nn.Module):
         """The vectors of positions 0, 1, ...: float32 [at least length, N, d]."""
         if not self.training:
             return self.evaluated(length)
-        if self.solved is not None and self.solved.size(0) >= length and self.num_updates % self.refresh:
-            return self.solved
+        if self.num_updates % self.refresh:  # all batches of an update learn the dynamics, or none does
+            return self.evaluated(length)
         with frozen(self.dynamics, self.num_updates % self.update_interval != 0):
             vectors = self.solve(length)
         if self.refresh > 1:
@@ -73,7 +73,7 @@ class Trajectories(nn.Module):
         return vectors
 
     def evaluated(self, length: int) -> Tensor:
-        """What is stored or solved already, or a new solution of twice the positions."""
+        """What is stored or solved already, or a new solution of more positions than asked for."""
         if self.stored is not None and self.stored.size(0) >= length:
             self.stored = self.stored.to(self.initial.device)
             return self.stored
@@ -100,8 +100,13 @@ class Trajectories(nn.Module):
             self.stored = None
         return super().train(mode)
 
+    def _apply(self, *args, **kwargs) -> Trajectories:
+        self.solved = None  # it would stay on the old device
+        return super()._apply(*args, **kwargs)
+
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
+        self.solved = None  # a resumed run will not have it, so one that goes on must not have it either
         if self.stored is not None:
             destination[prefix + "stored"] = self.stored
 

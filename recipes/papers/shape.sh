@@ -6,7 +6,7 @@ corpus=wmt16_en_de tokens=7000 effective_tokens=112000 average=10 subsets=(test 
 hyper=(--share-all-embeddings --optimizer adam --adam-betas '(0.9, 0.998)'
     --lr-scheduler inverse_sqrt --warmup-updates 8000 --lr 9.882e-4
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --dropout 0.1
-    --max-update 200000 --save-interval-updates 5000 --keep-interval-updates 10 --keep-last-epochs 10)
+    --max-update 200000 --no-epoch-checkpoints --save-interval-updates 5000 --keep-interval-updates 10)
 decoding=(--beam 4)
 row ape sinpos
 row rpe relpos --relpos-max-distance 16

@@ -9,10 +9,10 @@ from cape_fairseq.evaluation.averaging import average, last_checkpoints, save
 from cape_fairseq.text.parallel import TextError
 
 
-def write(path, value: float, updates: int = 0, **more) -> None:
+def write(path, value: float, updates: int = 0, arch: str = "x", heads: int = 4, **more) -> None:
     model = {"weight": torch.tensor([value, 1.0]).half(), "count": torch.tensor(3), **more}
     history = [{"num_updates": 1}, {"num_updates": updates}]
-    cfg = {"model": Namespace(arch="x")}
+    cfg = {"model": Namespace(arch=arch, encoder_attention_heads=heads)}
     state = {"model": model, "cfg": cfg, "last_optimizer_state": {"big": 1}, "optimizer_history": history}
     torch.save(state, path)
 
@@ -40,6 +40,17 @@ def test_at_the_end_of_an_epoch_there_is_a_checkpoint_of_the_epoch(tmp_path):
     assert names == ["checkpoint9.pt", "checkpoint_9_95.pt", "checkpoint10.pt"]
 
 
+def test_ends_of_epochs_between_the_wanted_updates_do_not_count(tmp_path):
+    for epoch, updates in ((2, 290), (3, 400), (4, 435)):
+        write(tmp_path / f"checkpoint{epoch}.pt", 1.0, updates=updates)
+    for epoch, updates in ((1, 100), (2, 200), (3, 300), (4, 500)):
+        write(tmp_path / f"checkpoint_{epoch}_{updates}.pt", 1.0)
+    names = [path.name for path in last_checkpoints(tmp_path, 5, every=100)]
+    assert names == [f"checkpoint{name}.pt" for name in ("_1_100", "_2_200", "_3_300", "3", "_4_500")]
+    with pytest.raises(TextError, match="has 5 numbered checkpoints of every 100 updates, but 6 are to be averaged"):
+        last_checkpoints(tmp_path, 6, every=100)
+
+
 def test_solved_vectors_are_not_averaged(tmp_path):
     write(tmp_path / "checkpoint_1_5.pt", 1.0, **{"encoder.flow.stored": torch.ones(2)})
     assert "encoder.flow.stored" not in average(last_checkpoints(tmp_path, 1))["model"]
@@ -51,4 +62,11 @@ def test_what_cannot_be_averaged(tmp_path):
         last_checkpoints(tmp_path, 2)
     write(tmp_path / "checkpoint_1_6.pt", 1.0, other=torch.zeros(1))
     with pytest.raises(TextError, match=r"checkpoint_1_6.pt has other parameters than .*checkpoint_1_5.pt"):
+        average(last_checkpoints(tmp_path, 2))
+    for more, message in (({"arch": "y"}, "arch y, but .*_5.pt has x"), ({"heads": 8}, "encoder_attention_heads 8")):
+        write(tmp_path / "checkpoint_1_6.pt", 1.0, **more)
+        with pytest.raises(TextError, match=f"checkpoint_1_6.pt has {message}.*; average checkpoints of one run"):
+            average(last_checkpoints(tmp_path, 2))
+    (tmp_path / "checkpoint_1_6.pt").write_bytes(b"cut off")
+    with pytest.raises(TextError, match=r"checkpoint_1_6.pt cannot be loaded as a checkpoint"):
         average(last_checkpoints(tmp_path, 2))

@@ -32,6 +32,53 @@ def test_without_motion_it_is_the_model_it_came_from(old):
     assert (equal - expected)[REAL].abs().max() < 1e-6 * expected.abs().max()
 
 
+@pytest.mark.parametrize("dynamics", ["ode", "rnn-scalar", "rnn2-scalar", "rnn-vector"])
+def test_a_long_text_hardly_moves_from_the_model_it_came_from_either(dynamics):
+    source = build("sinpos_transformer_tiny", seed=3)
+    model = build("floater_transformer_tiny", floater_dynamics=dynamics)
+    model.load_state_dict(source.state_dict(), strict=True)
+    for length in (30, 100, 300):
+        tokens, target = batch([length], True), batch([length], False)
+        expected, found = (m(tokens, None, target)[0].log_softmax(-1) for m in (source, model))
+        divergence = (expected.exp() * (expected - found)).sum(-1).mean()
+        assert divergence < 1e-3
+
+
+SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | {
+    f"{side}_{option}": value
+    for side in ("encoder", "decoder")
+    for option, value in {"embed_dim": 32, "ffn_embed_dim": 32, "attention_heads": 2, "output_dim": 32}.items()
+}
+
+
+@pytest.mark.parametrize("form", ["bias", "additive"])
+@pytest.mark.parametrize("length", [1000, 4000])
+def test_thousands_of_tokens_train(form, length):
+    model = build("floater_transformer_tiny", floater_form=form, **SMALL).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5)  # the dynamics carry a step far in a long text
+    source, target = batch([length, 7], True), batch([length, 5], False)
+    losses = []
+    for _ in range(3):
+        scores = model(source, None, target)[0].flatten(0, 1)
+        losses.append(torch.nn.functional.cross_entropy(scores, target.flatten(), ignore_index=1))
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("form", ["bias", "additive"])
+def test_thousands_of_tokens_translate(form):
+    """Step by step as in parallel, 4,000 tokens into 1,000; far more than are solved at first."""
+    model = build("floater_transformer_tiny", floater_form=form, floater_init_scale=0.3, **SMALL)
+    source, target = batch([4000], True), batch([1000], False)
+    encoder_out, state = model.encoder(source), {}
+    parallel = model.decoder(target, encoder_out)[0]
+    for step in range(1000):
+        scores, _ = model.decoder(target[:, : step + 1], encoder_out, state)
+        assert (scores[:, 0] - parallel[:, step]).abs().max() < 1e-5 * parallel.abs().max()
+
+
 @pytest.mark.parametrize("layers", ["all", "input"])
 def test_every_trajectory_is_a_bias_of_its_own_projection(layers):
     """Without motion a trajectory is a constant, which the projection's own bias can hold as well."""

@@ -70,6 +70,19 @@ from tests.conftest import ToyTask, build
         ({"floater_step": 0.0}, "--floater-step is 0.0, but it must be a number above 0"),
         ({"floater_solver": "rk5"}, "--floater-solver is rk5, but it must be euler or"),
         ({"floater_solver_steps": 0.3}, "--floater-solver-steps is 0.3, but it must be a whole number, or 1 / a whole"),
+        ({"shape_max_shift": float("inf")}, "--shape-max-shift is inf, but it must be an integer of at least 0"),
+        (
+            {"position_encoding": "floater", "floater_freeze": "transformer", "floater_refresh": 2},
+            "--floater-refresh is 2, but it must be 1 with --floater-freeze transformer",
+        ),
+        (
+            {"position_encoding": "floater", "floater_solver": "dopri5", "floater_solver_steps": 2.0},
+            "--floater-solver-steps is 2.0, but it must be left out with --floater-solver dopri5",
+        ),
+        (
+            {"position_encoding": "sinpos", "encoder_embed_dim": 2, "encoder_attention_heads": 1},
+            "--encoder-embed-dim is 2, but it must be at least 4",
+        ),
         ({"floater_refresh": 0}, "--floater-refresh is 0, but it must be an integer of at least 1"),
         ({"floater_freeze": "transformer"}, "--floater-freeze is transformer, but it must be none with cape"),
         (

@@ -42,6 +42,25 @@ def test_any_to_any(old, new, caplog):
     assert bool(caplog.text) == bool(missing | left_out)
 
 
+FLOATERS = [
+    {}, {"floater_form": "additive"}, {"floater_layers": "input"}, {"floater_dynamics": "rnn-scalar"},
+    {"floater_dynamics": "rnn2-scalar"}, {"floater_dynamics": "rnn-vector"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new"), itertools.permutations(FLOATERS, 2))
+def test_one_form_of_floater_is_not_taken_for_another(old, new, caplog):
+    """Although parameters of some have the same shapes: all are new, and named."""
+    checkpoint = build("floater_transformer_tiny", seed=3, **old).state_dict()
+    model = build("floater_transformer_tiny", seed=4, **new)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(dict(checkpoint), strict=True)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name] if ".flow." in name else checkpoint[name]), name
+        assert (name in caplog.text) == (".flow." in name)
+
+
 def test_sinpos_to_cape_at_zero_shift_keeps_the_outputs():
     sinpos = build("sinpos_transformer_tiny", seed=3)
     cape = build("cape_transformer_tiny", seed=4, cape_global_shift=0.0, cape_local_shift=0.0, source_bos="off")

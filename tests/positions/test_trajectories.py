@@ -45,7 +45,7 @@ def test_evaluation_never_uses_stale_vectors():
     assert torch.equal(current[:6], module.solve(6))
     module.train()
     module.set_num_updates(2)
-    assert torch.equal(module(6), module.solve(6))  # after a validation nothing is left to use
+    assert torch.equal(module(6)[:6], module.solve(6))  # after a validation nothing is left to use
     module.eval()(6)
     other = copy.deepcopy(module)
     change(other)
@@ -64,8 +64,39 @@ def test_refresh_solves_every_so_many_updates():
         assert torch.equal(vectors[:4], module.solve(4)) == (update % 3 == 0)
         change(module)
     assert learned == [True, False, False, True, False, False, True]
-    module.set_num_updates(7)
-    assert module(50).size(0) == 50  # longer than what is kept: solved after all
+
+
+def test_all_batches_of_an_update_learn_the_dynamics_or_none():
+    module = trajectories(refresh=4).train()
+    for update, learns in ((0, True), (1, False), (2, False), (4, True)):
+        module.set_num_updates(update)
+        if update == 2:
+            module.eval()(5)  # nothing is kept over a validation
+            module.train()
+        for length in (5, 9, 7):  # longer ones than what is kept are solved after all
+            vectors = module(length)
+            assert len(vectors) >= length
+            assert vectors.requires_grad == learns
+    assert torch.equal(module(7), module.solve(7))
+
+
+def test_nothing_is_kept_that_a_resumed_run_would_not_have():
+    """After a checkpoint in the middle of an interval, both use the vectors of that time."""
+    module = trajectories(refresh=4).train()
+    module(6)
+    change(module)
+    module.set_num_updates(1)
+    resumed = trajectories(refresh=4).train()
+    resumed.load_state_dict(module.state_dict())
+    resumed.set_num_updates(1)
+    assert torch.equal(resumed(6)[:6], module(6)[:6])
+    assert torch.equal(module(6)[:6], module.solve(6))
+
+
+def test_vectors_do_not_stay_behind_when_the_module_moves():
+    module = trajectories().eval()
+    module(6)
+    assert module.double()(6).dtype == torch.float64
 
 
 def test_the_dynamics_learn_at_intervals():
