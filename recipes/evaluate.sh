@@ -38,6 +38,7 @@ for option in src tgt out; do [ -n "${!option}" ] || die "--$option is missing; 
 [ -f "$data/dict.$src.txt" ] || die "$data has no dict.$src.txt; give --data-bin what fairseq-preprocess wrote"
 [ -z "$codes" ] || [ -f "$codes" ] || die "there is no file $codes; --bpe-codes are what subword-nmt learned"
 [[ $tokens =~ ^[1-9][0-9]*$ ]] || die "--min-tokens is $tokens, but it must be a whole number above 0"
+compgen -G "$data/$subset.*.bin" > /dev/null || die "$data has no split $subset; choose another --subset"
 twice=$(printf '%s\n' "${models[@]%%=*}" | sort | uniq -d)
 [ -z "$twice" ] || die "the name $twice is given twice; choose another"
 for model in "${models[@]}"; do
@@ -47,7 +48,10 @@ for model in "${models[@]}"; do
 done
 install_if_needed
 out=$(absolute "$out") data=$(absolute "$data")
-remember "$out/settings" "$data $src-$tgt $subset stacks=$tokens codes=$codes"
+# Data that were made anew in the same place are other data.
+made_of=("$data/dict.$src.txt" "$data/dict.$tgt.txt" "$data/$subset."*.bin)
+sum=$(cat "${made_of[@]}" ${codes:+"$codes"} | sha256sum | cut -c1-12)
+remember "$out/settings" "$data $src-$tgt $subset stacks=$tokens codes=$codes sha256=$sum"
 bpe=()
 [ -z "$codes" ] || bpe=(--bpe subword_nmt --bpe-codes "$(absolute "$codes")")
 language=()

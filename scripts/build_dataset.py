@@ -78,7 +78,7 @@ def run_short_to_long(args: argparse.Namespace) -> None:
 
 
 def run_swap(args: argparse.Namespace) -> None:
-    write(args, (tuple(swap_first(side, args.separator) for side in pair) for pair in read(args)))
+    write(args, swap_first(read(args), args.separator))
 
 
 def command(commands, name: str, run, *, files: bool = True, lengths: bool = True) -> argparse.ArgumentParser:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Print a paper's table with our numbers beside the published ones, from OUT/ROW/SEED/results.json.
 
-Ours is the mean over seeds (and test sets) with the standard deviation over seeds; "-" is not measured, or not
+Ours is the mean over seeds (and test sets, where the paper has one number for them) with the standard deviation over
+seeds; "-" is not measured, or not
 published. The scores' signature and every test set are in the results.json files.
 """
 
@@ -13,20 +14,55 @@ import statistics
 import sys
 from pathlib import Path
 
-from cape_fairseq.evaluation.published import TABLES
+from cape_fairseq.evaluation.published import TABLES, Table
 from cape_fairseq.text.tables import table
 
 
-def mean_over_tests(path: Path, score: str) -> float:
-    """
+def scores(path: Path, score: str) -> dict[str, float]:
+    """Our score by test set.
+
     Raises:
         ValueError: the file has no such score.
     """
     tests = json.loads(path.read_text(encoding="utf-8"))["tests"]
-    try:
-        return statistics.mean(result[score] for result in tests.values())
-    except (KeyError, statistics.StatisticsError):
-        raise ValueError(f"{path} has no {score}; score the run again with --tokenized") from None
+    if not tests or any(score not in result for result in tests.values()):
+        raise ValueError(f"{path} has no {score}; score the run again with --tokenized")
+    return {test: result[score] for test, result in tests.items()}
+
+
+def over_seeds(values: list[float]) -> str:
+    """Mean and standard deviation, as far as there are any."""
+    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{deviation}" if values else "-"
+
+
+def score_table(out: Path, wanted: Table) -> str:
+    """A line a row: what was published, ours (of each test set, or their mean), seeds."""
+    found = {
+        row: [scores(path, wanted.score) for path in sorted(out.glob(f"{row}/*/results.json"))] for row in wanted.rows
+    }
+    tests = list(dict.fromkeys(test for seeds in found.values() for tests in seeds for test in tests))
+    columns = {f"ours, {test}": [test] for test in tests} if wanted.each_test and tests else {"ours": tests}
+    lines = []
+    for row, published in wanted.rows.items():
+        ours = [
+            over_seeds([statistics.mean(seed[test] for test in column if test in seed) for seed in found[row]])
+            for column in columns.values()
+        ]
+        lines.append([row, "-" if published is None else f"{published:.2f}", *ours, str(len(found[row]))])
+    title = f"{wanted.title}: {wanted.score.replace('_', ' ')}"
+    return f"{title}\n{table(['row', 'published', *columns, 'seeds'], lines)}"
+
+
+def swap_table(out: Path, wanted: Table) -> str:
+    """SHAPE's Table 1: BLEU of joined sentences, and with the first at the end."""
+    path = out / "swap.json"
+    ours = json.loads(path.read_text(encoding="utf-8"))["models"] if path.exists() else {}
+    lines = []
+    for row, published in wanted.swapped.items():
+        own = [f"{ours[row][order]:.2f}" for order in ("original", "swapped")] if row in ours else ["-", "-"]
+        lines.append([row, *(f"{value:.2f}" for value in published), *own])
+    return "SHAPE, Table 1: bleu\n" + table(["row", "published", "swapped", "ours", "swapped"], lines)
 
 
 def main() -> None:
@@ -35,17 +71,12 @@ def main() -> None:
     parser.add_argument("--table", choices=TABLES, required=True)
     args = parser.parse_args()
     wanted = TABLES[args.table]
-    lines = []
     try:
-        for row, published in wanted.rows.items():
-            ours = [mean_over_tests(path, wanted.score) for path in sorted(args.out.glob(f"{row}/*/results.json"))]
-            deviation = f" ± {statistics.stdev(ours):.2f}" if len(ours) > 1 else ""
-            ours_text = f"{statistics.mean(ours):.2f}{deviation}" if ours else "-"
-            lines.append([row, "-" if published is None else f"{published:.2f}", ours_text, str(len(ours))])
+        print(score_table(args.out, wanted))
+        if wanted.swapped:
+            print(f"\n{swap_table(args.out, wanted)}")
     except (OSError, ValueError) as error:
         sys.exit(f"collect_results.py: {error}")
-    print(f"{wanted.title}: {wanted.score.replace('_', ' ')}")
-    print(table(["row", "published", "ours", "seeds"], lines))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import shlex
 import sys
@@ -42,7 +43,20 @@ def test_fairseq_accepts_every_training(name):
             assert any(
                 f"{a[a.index('--save-dir') + 1]}/checkpoint_best.pt" == parsed.finetune_from_model for a in found
             )
+        assert saved_checkpoints(parsed) >= AVERAGED.get(name.split("_")[0], 0)
     assert rows == set(TABLES[name].rows)
+
+
+AVERAGED = {"shape": 10, "floater": 5}
+
+
+def saved_checkpoints(parsed) -> float:
+    """How many numbered checkpoints a training leaves, of those that are saved at equal distances."""
+    if parsed.save_interval_updates:
+        kept = math.inf if parsed.keep_interval_updates < 0 else parsed.keep_interval_updates
+        assert parsed.no_epoch_checkpoints or parsed.max_epoch == 1  # ends of epochs would come between
+        return min(kept, parsed.max_update // parsed.save_interval_updates if parsed.max_update else math.inf)
+    return 0 if parsed.no_epoch_checkpoints else min(parsed.max_epoch, parsed.keep_last_epochs)
 
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(1, 1), (3, 1), (8, 1), (8, 4), (64, 1)])
@@ -53,6 +67,14 @@ def test_an_update_has_the_papers_tokens_on_any_number_of_gpus(name, gpus, nodes
     assert tokens * frequency * gpus * nodes == pytest.approx(EFFECTIVE[name], rel=0.005)
     assert tokens <= 8192
     assert int(arguments[arguments.index("--distributed-world-size") + 1]) == gpus * nodes
+
+
+@pytest.mark.parametrize("name", ["shape_interpolate", "floater_short_to_long"])
+def test_translations_of_long_texts_are_not_cut(name):
+    """fairseq stops at 200 tokens unless it is told otherwise."""
+    lines = [line for line in recipe(name, "--dry-run").stdout.splitlines() if line.startswith("fairseq-generate")]
+    assert lines
+    assert all("--max-len-a 2 --max-len-b 200" in line for line in lines)
 
 
 def test_several_gpus_use_torchrun():
@@ -108,6 +130,18 @@ def test_smoke(name, corpus, rows, tmp_path):
     assert again.count("done before") == printed.count(" ...\n") - 1 >= 4  # results are always collected anew
 
 
+def test_every_bin_of_lengths_has_a_column(tmp_path):
+    folder = tmp_path / "floater" / "1"
+    folder.mkdir(parents=True)
+    tests = {name: {"compound_bleu": value} for name, value in (("80-100", 20.0), ("100-120", 10.0))}
+    (folder / "results.json").write_text(json.dumps({"tests": tests}))
+    command = [sys.executable, ROOT / "scripts" / "collect_results.py", tmp_path, "--table", "floater_short_to_long"]
+    lines = run(command).stdout.splitlines()
+    assert lines[1].split() == ["row", "published", "ours,", "80-100", "ours,", "100-120", "seeds"]
+    assert lines[2].split() == ["sinpos", "-", "-", "-", "0"]
+    assert lines[-1].split() == ["floater", "-", "20.00", "10.00", "1"]
+
+
 def test_a_row_that_starts_from_another_needs_it(tmp_path):
     result = recipe("floater_table6", "--rows", "ode", "--out", tmp_path / "out", check=False)
     assert result.returncode == 1
@@ -131,6 +165,14 @@ def test_collected_results_stand_beside_the_papers(tmp_path):
     assert rows["sinpos"] == ["27.66", "26.50", "1"]
     assert rows["relpos"] == ["27.92", "-", "0"]
     assert rows["cape10"] == ["-", "-", "0"]
+    (tmp_path / "swap.json").write_text(json.dumps({"models": {"shape": {"original": 28.0, "swapped": 27.5}}}))
+    printed = run([*command[:-1], "shape_interpolate"]).stdout.splitlines()
+    title = printed.index("SHAPE, Table 1: bleu")
+    assert [line.split() for line in printed[title + 1 :]] == [
+        ["row", "published", "swapped", "ours", "swapped"],
+        ["ape", "28.81", "20.74", "-", "-"],
+        ["shape", "28.51", "27.06", "28.00", "27.50"],
+    ]
     results(tmp_path / "relpos" / "1", 27.0, tokenized=False)
     refused = run(command, check=False)
     assert refused.returncode == 1

@@ -121,7 +121,7 @@ class Pipeline:
 
     def tokenize(self, split: str) -> dict[str, Any]:
         """Moses' normalization and tokenization with hyphens split (``-a``), in parallel."""
-        tokens = {}
+        counts = {}
         for language, raw, output in zip(
             self.languages, self.files("raw", split), self.files("tokenized", split), strict=True
         ):
@@ -129,24 +129,35 @@ class Pipeline:
             with worker_map(self.workers) as mapped:
                 chunks = mapped(work, chunked(read_lines(raw)))
                 bar = tqdm(chunks, desc=f"{split}.{language}", unit=f" x {CHUNK:,} lines", mininterval=2, delay=2)
-                tokens[language] = write_counting(output, (line for chunk in bar for line in chunk))
-        return tokens
+                counts[language] = write_counting(output, (line for chunk in bar for line in chunk))
+        pairs = next(iter(counts.values()))[0]
+        return {"pairs": pairs, "tokens": {language: tokens for language, (_, tokens) in counts.items()}}
 
     def clean(self) -> dict[str, Any]:
-        """Leave out training pairs by the corpus's limits in words, and take the validation pairs out."""
+        """Leave out training pairs by the corpus's limits in words, and take the validation pairs out.
+
+        Which pair is the n-th is counted as fairseq's scripts do: among those left, where words are limited;
+        else among all lines, since subwords are limited later.
+        """
         limits = self.corpus if self.corpus.unit == "words" else None
         # A slice would have no validation pairs where every thousandth is one.
         every = min(self.corpus.valid_every, 20) if self.limit else self.corpus.valid_every
         outputs = {"train": self.files("clean", "train"), **({"valid": self.files("clean", "valid")} if every else {})}
+        tokens = {name: [0, 0] for name in outputs}
 
         def chosen() -> Iterator[tuple[str, tuple[str, str]]]:
-            number = 0
-            for pair in read_pairs(*self.files("tokenized", "train")):
+            clean = 0
+            for line, pair in enumerate(read_pairs(*self.files("tokenized", "train")), 1):
                 if is_clean(pair, limits.longest if limits else 10**9, limits.ratio if limits else 10**9):
-                    number += 1
-                    yield ("valid" if every and number % every == 0 else "train"), pair
+                    clean += 1
+                    name = "valid" if every and (clean if limits else line) % every == 0 else "train"
+                    count_tokens(tokens[name], pair)
+                    yield name, pair
 
-        return write_pairs(outputs, chosen())
+        return {"pairs": write_pairs(outputs, chosen()), "tokens": {n: self.by_language(c) for n, c in tokens.items()}}
+
+    def by_language(self, counts: Iterable[int]) -> dict[str, int]:
+        return dict(zip(self.languages, counts, strict=True))
 
     def learn_bpe(self) -> dict[str, Any]:
         train = self.files("clean", "train")
@@ -159,24 +170,23 @@ class Pipeline:
         return {"merges": sum(1 for _ in read_lines(codes)) - 1}
 
     def apply_bpe(self, split: str) -> dict[str, Any]:
-        """Segment a split; training pairs are cleaned again where the limits are in subwords."""
-        tokenized = split != "train" and not (split == "valid" and self.corpus.valid_every)
-        files = self.files("tokenized" if tokenized else "clean", split)
+        """Segment a split; what comes from the training text is cleaned again where the limits are in subwords."""
+        ours = split == "train" or (split == "valid" and self.corpus.valid_every > 0)
+        files = self.files("clean" if ours else "tokenized", split)
         with open(self.out / "codes", encoding="utf-8") as codes:
             bpe = BPE(codes)
-        limited = split == "train" and self.corpus.unit == "subwords"
+        limited = ours and self.corpus.unit == "subwords"
         tokens = [0, 0]
 
         def pairs() -> Iterator[tuple[str, tuple[str, str]]]:
             for pair in tqdm(read_pairs(*files), desc=split, unit=" pairs", mininterval=2, delay=2):
                 segmented = tuple(bpe.process_line(line) for line in pair)
                 if not limited or is_clean(segmented, self.corpus.longest, self.corpus.ratio):
-                    for index, line in enumerate(segmented):
-                        tokens[index] += len(line.split())
+                    count_tokens(tokens, segmented)
                     yield "", segmented
 
         count = write_pairs({"": self.files("bpe", split)}, pairs())[""]
-        return {"pairs": count, "tokens": dict(zip(self.languages, tokens, strict=True))}
+        return {"pairs": count, "tokens": self.by_language(tokens)}
 
     def binarize(self) -> dict[str, Any]:
         splits = self.final_splits()
@@ -236,15 +246,20 @@ def tokenize_chunk(lines: list[str], language: str, corpus: Corpus) -> list[str]
     return [line.lower() for line in found] if corpus.lowercase else list(found)
 
 
-def write_counting(path: Path, lines: Iterable[str]) -> int:
-    """Write lines, and count their tokens."""
-    count = 0
+def count_tokens(counts: list[int], pair: tuple[str, str]) -> None:
+    for index, line in enumerate(pair):
+        counts[index] += len(line.split())
+
+
+def write_counting(path: Path, lines: Iterable[str]) -> tuple[int, int]:
+    """Write lines, and count them and their tokens."""
+    count = tokens = 0
 
     def counted() -> Iterator[str]:
-        nonlocal count
+        nonlocal count, tokens
         for line in lines:
-            count += len(line.split())
+            count, tokens = count + 1, tokens + len(line.split())
             yield line
 
     write_lines(path, counted())
-    return count
+    return count, tokens

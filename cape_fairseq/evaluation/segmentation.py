@@ -43,16 +43,21 @@ class BinarizedSide:
         self.sentences, self.dictionary, self.language = sentences, dictionary, language
         self.junction, self.bpe = junction, bpe
         self.kept: set[int] = set()  # sentences whose first word kept its case
+        self.closed: set[int] = set()  # sentences that kept their full stop
 
     def __call__(self, number: int, lower: bool, comma: bool) -> list[int]:
         ids = [i for i in self.sentences[number].tolist() if i != self.dictionary.eos()]
         if not self.junction or not ids or not (lower or comma):
             return ids
-        edited = self.edit(ids, lower, comma)
-        if edited is None and lower:  # the lower-cased word has no tokens: keep its case
+        for wanted in dict.fromkeys([(lower, comma), (lower, False), (False, comma), (False, False)]):
+            edited = self.edit(ids, *wanted)
+            if edited is not None:  # None: what a change makes has no tokens, so try without it
+                break
+        if lower > wanted[0]:
             self.kept.add(number)
-            edited = self.edit(ids, False, comma) if comma else None
-        return ids if edited is None else edited
+        if comma > wanted[1]:
+            self.closed.add(number)
+        return edited
 
     def edit(self, ids: list[int], lower: bool, comma: bool) -> list[int] | None:
         """The tokens of the edited sentence; None if one of them would be unknown that was not."""

@@ -102,8 +102,12 @@ class Stack(NamedTuple):
 
 
 def join(numbers: Sequence[int], edit: Edit, separator: Sequence[Any] = ()) -> list[Any]:
-    """The tokens of sentences, edited at the junctions between them; empty sentences make no junction."""
-    numbers = [number for number in numbers if len(edit(number, False, False))]
+    """The tokens of sentences, edited at the junctions between them; empty sentences make no junction.
+
+    With a separator they keep their place, so that both sides have as many separators.
+    """
+    if not separator:
+        numbers = [number for number in numbers if len(edit(number, False, False))]
     tokens: list[Any] = []
     for place, number in enumerate(numbers):
         if place:

@@ -138,7 +138,8 @@ class StackedTranslationTask(TranslationTask):
             raise ValueError(f"{split} has {len(pairs)} pairs, too few for one stack; stack less, or --stack-keep-rest")
         used = stacked[-1].sentences.stop
         kept = sum(number < used for side in (source, target) for number in side.kept)
-        self.report(split, len(pairs), stacked, kept)
+        closed = sum(number < used for side in (source, target) for number in side.closed)
+        self.report(split, len(pairs), stacked, kept, closed)
         self.datasets[split] = self.as_dataset(pairs, stacked)
 
     def stack(self, split: str, count: int, source: BinarizedSide, target: BinarizedSide) -> Iterator[Stack]:
@@ -147,7 +148,7 @@ class StackedTranslationTask(TranslationTask):
                 bar.update(len(stack.sentences))
                 yield stack
 
-    def report(self, split: str, pairs: int, stacked: list[Stack], kept: int) -> None:
+    def report(self, split: str, pairs: int, stacked: list[Stack], kept: int, closed: int) -> None:
         used = sum(len(stack.sentences) for stack in stacked)
         lengths = np.quantile([len(stack.target) for stack in stacked], [0, 0.25, 0.5, 0.75, 1])
         logger.info(
@@ -155,10 +156,14 @@ class StackedTranslationTask(TranslationTask):
             f"{'/'.join(f'{length:.0f}' for length in lengths)} target tokens (quartiles); "
             f"{pairs - used} left out at the end"
         )
+        hint = "" if self.cfg.stack_bpe is not None else "; --bpe with its options finds its pieces"
         if kept:
             logger.info(
-                f"{split}: {kept:,} words kept a capital letter, because the dictionary lacks them lower-cased"
-                + ("" if self.cfg.stack_bpe is not None else "; --bpe with its options finds its pieces")
+                f"{split}: {kept:,} words kept a capital letter, because the dictionary lacks them lower-cased{hint}"
+            )
+        if closed:
+            logger.info(
+                f"{split}: {closed:,} full stops did not become commas, because the dictionary lacks those{hint}"
             )
 
     def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:

@@ -145,7 +145,23 @@ def stack(
                     for tokens in (joined.source, joined.target))  # fmt: skip
 
 
-def swap_first(line: str, separator: str) -> str:
-    """Move the first of the sentences that ``separator`` divides to the end (SHAPE, Table 1)."""
-    first, *others = line.split(f" {separator} ")
-    return f" {separator} ".join([*others, first])
+def swap_first(pairs: Iterable[Pair], separator: str) -> Iterator[Pair]:
+    """Move the first of the sentences that ``separator`` divides to the end, on both sides (SHAPE, Table 1).
+
+    Raises:
+        TextError: the sides of a pair have unequal numbers of separators, or no pair has one.
+    """
+    most = 0
+    for number, pair in enumerate(pairs, 1):
+        counts = [side.split().count(separator) for side in pair]
+        if counts[0] != counts[1]:
+            raise TextError(f"line {number} has {counts[0]} and {counts[1]} separators {separator!r}; join sides alike")
+        most = max(most, counts[0])
+        yield tuple(_first_last(side.split(), separator) for side in pair)
+    if not most:
+        raise TextError(f"no line has the separator {separator!r}; give the one that sentences were joined with")
+
+
+def _first_last(tokens: list[str], separator: str) -> str:
+    first = tokens.index(separator) if separator in tokens else len(tokens)
+    return " ".join([*tokens[first + 1 :], *tokens[first : first + 1], *tokens[:first]])

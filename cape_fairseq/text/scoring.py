@@ -87,8 +87,8 @@ def tokenized_scores(translations: list[str], references: list[str]) -> dict[str
 
 
 def split_compounds(line: str) -> str:
-    """``well-known`` -> ``well ##AT##-##AT## known``."""
-    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
+    """``well-known``, which Moses' ``-a`` made ``well @-@ known`` perhaps -> ``well ##AT##-##AT## known``."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line.replace(" @-@ ", "-"))
 
 
 def join_subwords(line: str) -> str:

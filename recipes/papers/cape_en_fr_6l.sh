@@ -8,5 +8,6 @@ row sinpos sinpos
 row abspos abspos
 row relpos relpos --relpos-max-distance 150
 row cape5 cape --cape-global-shift 5
+row cape10 cape --cape-global-shift 10
 row cape50 cape --cape-global-shift 50
 experiment "$@"

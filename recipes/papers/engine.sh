@@ -113,7 +113,7 @@ prepare_run() {
         small=(--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 64 --encoder-ffn-embed-dim 128
             --encoder-attention-heads 4 --decoder-attention-heads 4 --max-update 6 --save-interval-updates 2
             --warmup-updates 4 --log-interval 1)
-        decoding+=(--max-len-b 10 --beam 2)
+        decoding+=(--max-len-a 0 --max-len-b 10 --beam 2)
     fi
     [ -z "$smoke${device[*]-}" ] || precision=() device=(--cpu)
     text=$out/corpus data=$out/corpus/data-bin

@@ -2,6 +2,7 @@
 # SHAPE, Table 2, Interpolate, and Table 1: WMT16 en-de in groups of ten sentences (Kiyono et al. 2021).
 source "$(dirname "${BASH_SOURCE[0]}")/shape.sh"
 derive=concat
+decoding+=(--max-len-a 2 --max-len-b 200)  # fairseq would stop ten sentences at 200 subwords
 
 # Table 1: 10,000 training sequences, and the same with the first sentence at the end.
 finish() {
@@ -24,7 +25,6 @@ finish() {
         models+=("${fields[0]}=$run/original.out,$run/swapped.out")
     done
     do_step swap-test "$out/logs" python "$root/scripts/swap_test.py" "${models[@]}" --language de --output "$out/swap"
-    [ -n "$dry" ] || cat "$out/logs/swap-test.log"
 }
 
 # head_pair FROM TO N: the first lines of a parallel text.

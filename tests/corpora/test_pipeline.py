@@ -5,6 +5,7 @@ import io
 import json
 import tarfile
 import threading
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -120,6 +121,31 @@ def test_from_archives_to_binarized_data(name, tmp_path, capsys):
     capsys.readouterr()
     prepare(name, tmp_path, limit=limit)
     assert capsys.readouterr().out.count("done before") == len(steps)
+
+
+def test_held_out_pairs_are_counted_and_cleaned_as_in_fairseqs_scripts(tmp_path, monkeypatch):
+    """Every n-th line of the training text, empty ones included, is held out; too long ones are left out there, too."""
+    monkeypatch.setitem(CORPORA, "wmt14_en_fr", replace(CORPORA["wmt14_en_fr"], valid_every=10, longest=60))
+    archives = tmp_path / "archives"
+    build_archives("wmt14_en_fr", archives, train=40)
+    number = len(CORPORA["wmt14_en_fr"].train) * 40 // 10
+    long = {10: "word " * 200, 3: ""}
+    for language in ("en", "fr"):  # in the first part
+        part = CORPORA["wmt14_en_fr"].train[0]
+        content = [long.get(i, line) for i, line in enumerate(lines(language, 40), 1)]
+        path, name = archives / part.archive, part.member.format(lang=language)
+        with tarfile.open(path) as tar:
+            members = {entry.name: tar.extractfile(entry).read() for entry in tar}
+        pack(path, {**members, name: ("\n".join(content) + "\n").encode()})
+    steps = prepare("wmt14_en_fr", tmp_path)
+    assert steps["clean and split"]["pairs"]["valid"] == number
+    assert steps["apply BPE valid"]["pairs"] == number - 1
+    valid = (tmp_path / "out" / "bpe" / "valid.en").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
+    assert [line.split()[-1] for line in valid[:3]] == ["19", "29", "39"]
+    for split in ("train", "valid"):
+        text = (tmp_path / "out" / "clean" / f"{split}.fr").read_text(encoding="utf-8")
+        assert steps["clean and split"]["tokens"][split]["fr"] == len(text.split())
+    assert steps["tokenize train"]["pairs"] == number * 10
 
 
 def test_text_is_tokenized_as_moses_does(tmp_path):

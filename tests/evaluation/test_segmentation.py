@@ -70,6 +70,17 @@ def test_a_word_without_lower_case_pieces_keeps_its_case(bpe):
     assert side.kept == {0}
 
 
+def test_a_missing_comma_does_not_keep_a_capital_letter():
+    dictionary = Dictionary()
+    for word in ["The", "the", "dog", "."]:
+        dictionary.add_symbol(word)
+    ids = [dictionary.encode_line("The dog .", add_if_not_exist=False).long()]
+    side = BinarizedSide(ids, dictionary, "en", True)
+    for lower, expected in ((True, "the dog ."), (False, "The dog .")):
+        assert dictionary.string(side(0, lower, True)) == expected
+    assert (side.kept, side.closed) == (set(), {0})
+
+
 def test_without_bpe_a_lower_cased_piece_must_be_in_the_dictionary(bpe):
     dictionary, ids = make(bpe, ["Der Hund bellt laut .", "Quirin sieht die Katze ."])
     side = BinarizedSide(ids, dictionary, "de", True)

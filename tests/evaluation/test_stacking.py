@@ -89,6 +89,11 @@ def test_separator_stands_between_sentences():
     assert join(range(3), lambda n, lower, comma: [str(n)], ["<sep>"]) == ["0", "<sep>", "1", "<sep>", "2"]
 
 
+def test_with_a_separator_an_empty_sentence_keeps_its_place():
+    """Else the n-th sentence of one side would stand beside another one of the other."""
+    assert " ".join(join(range(3), text_edit(["", "b", ""]), ["<sep>"])) == "<sep> b <sep>"
+
+
 def test_swap_puts_the_first_sentence_last_and_edits_there():
     lines = ["One .", "Two .", "Three ."]
     edit = text_edit(lines)

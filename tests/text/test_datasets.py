@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from cape_fairseq.text.datasets import swap_first
+from cape_fairseq.text.parallel import TextError
 from tests.conftest import ROOT
 
 ENGLISH = ["One two three .", "A dog ?", "It is so .", "Nine .", "I ran away .", "Stop !", "End ."]
@@ -91,11 +92,20 @@ def test_short_to_long_splits_by_source_length(texts):
 
 
 def test_swap_moves_the_first_sentence(texts):
-    assert swap_first("a b <sep> c <sep> d", "<sep>") == "c <sep> d <sep> a b"
-    assert swap_first("a b", "<sep>") == "a b"
+    pairs = [("a b <sep> c <sep> d", "<sep> B <sep> C"), ("a", "A")]
+    assert list(swap_first(pairs, "<sep>")) == [("c <sep> d <sep> a b", "B <sep> C <sep>"), ("a", "A")]
     call("concat", "text.en", "text.de.gz", "joined.en", "joined.de", "--sentences", 3)
     call("swap", "joined.en", "joined.de", "out.en", "out.de")
     assert lines(texts / "out.de")[0] == "Ein Hund ? <sep> So ist es . <sep> Eins zwei drei ."
+
+
+@pytest.mark.parametrize(("pairs", "message"), [
+    ([("a <sep> b", "A")], "line 1 has 1 and 0 separators '<sep>'; join sides alike"),
+    ([("a b", "A"), ("c", "C")], "no line has the separator '<sep>'; give the one that sentences were joined with"),
+])  # fmt: skip
+def test_what_cannot_be_swapped(pairs, message):
+    with pytest.raises(TextError, match=message):
+        list(swap_first(pairs, "<sep>"))
 
 
 def test_bad_input_is_one_sentence_and_leaves_nothing(texts):

@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from cape_fairseq.text.parallel import TextError
-from cape_fairseq.text.scoring import hypotheses, score
+from cape_fairseq.text.scoring import hypotheses, score, tokenized_scores
 
 OUTPUT = [
     "S-1\tsecond source",
@@ -71,4 +71,6 @@ def test_tokenized_bleu_is_multi_bleus(tmp_path):
     ]
     assert result["compound_bleu"] == round(multi_bleu(*split), 2)
     assert result["compound_bleu"] != result["tokenized_bleu"]
+    aggressive = [[line.replace("-", " @-@ ") for line in side] for side in (hypotheses_, references)]
+    assert tokenized_scores(*aggressive)["compound_bleu"] == result["compound_bleu"]  # however hyphens came
     assert result["bleu"] == round(sacrebleu.corpus_bleu(hypotheses_, [references]).score, 2)

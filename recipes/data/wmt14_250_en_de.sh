@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Fetch and prepare the corpus wmt14_250_en_de: bash recipes/data/wmt14_250_en_de.sh --out DIR [--archives DIR] [--workers N] [--limit N]
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+case " $* " in *" -h "*|*" --help "*) usage; exit ;; esac
+install_if_needed
+exec python "$root/scripts/prepare_corpus.py" wmt14_250_en_de "$@"
