@@ -12,7 +12,6 @@ from fairseq import options
 
 from cape_fairseq.evaluation.published import TABLES
 from tests.conftest import ROOT, run
-from tests.corpora.test_pipeline import build_archives
 
 RECIPES = ROOT / "recipes" / "papers"
 EFFECTIVE = {"cape_en_de_6l": 32768, "cape_en_fr_6l": 640_000, "shape_vanilla": 112_000, "floater_table6": 32768}
@@ -106,13 +105,10 @@ def test_bad_options_are_one_sentence(arguments, message):
 
 
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize(("name", "corpus", "rows"), [
-    ("cape_en_de_6l", "wmt14_en_de", ["cape5"]), ("shape_interpolate", "wmt16_en_de", ["shape"]),
-])  # fmt: skip
-def test_smoke(name, corpus, rows, tmp_path):
-    build_archives(corpus, tmp_path / "archives", train=300, test=60)
+@pytest.mark.parametrize(("name", "rows"), [("cape_en_de_6l", ["cape5"]), ("shape_interpolate", ["shape"])])
+def test_smoke(name, rows, tmp_path):
     out = tmp_path / "out"
-    arguments = ("--smoke", "--rows", " ".join(rows), "--archives", tmp_path / "archives", "--out", out)
+    arguments = ("--smoke", "--rows", " ".join(rows), "--out", out)
     printed = recipe(name, *arguments).stdout
     assert TABLES[name].title in printed
     for row in rows:
@@ -127,7 +123,8 @@ def test_smoke(name, corpus, rows, tmp_path):
         assert json.loads((out / "swap.json").read_text())["models"]["shape"]["stacks"] > 10
         return
     again = recipe(name, *arguments).stdout
-    assert again.count("done before") == printed.count(" ...\n") - 1 >= 4  # results are always collected anew
+    made = printed.count(" ...\n")
+    assert again.count("done before") == made - 2 >= 4  # results are collected anew, stand-ins are simply there
 
 
 def test_every_bin_of_lengths_has_a_column(tmp_path):

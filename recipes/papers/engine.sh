@@ -8,7 +8,8 @@
 #   --gpus N --nodes M --node-rank R --master HOST:PORT
 #                      GPUs of a node, nodes, this node's number, and where the first one listens; the tokens of an
 #                      update stay the paper's, by accumulation (1, 1, 0, 127.0.0.1:29500)
-#   --smoke            the same path on a slice of the data with a small model and a few updates, without a GPU
+#   --smoke            the same path with a small model and a few updates, without a GPU: on a slice of --archives, or
+#                      without them on made-up archives of the same names and formats
 #   --dry-run          print the commands instead
 #
 # A second start skips what is done; a killed training goes on where it was.
@@ -117,6 +118,9 @@ prepare_run() {
     fi
     [ -z "$smoke${device[*]-}" ] || precision=() device=(--cpu)
     text=$out/corpus data=$out/corpus/data-bin
+    [ -z "$smoke" ] || [ -n "$archives" ] || { archives=$out/stand-ins
+        [ -d "$archives" ] || do_step stand-ins "$out/logs" \
+            python "$root/scripts/make_stand_in_archives.py" "$corpus" "$archives"; }
     do_step "corpus" "$out/logs" python "$root/scripts/prepare_corpus.py" "$corpus" --out "$text" \
         --archives "${archives:-$out/archives}" ${limit[@]+"${limit[@]}"}
     [ "$derive" = none ] || derive_data "$derive"

@@ -101,10 +101,14 @@ def test_wrong_options_stop_before_training(data_bin, tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_fp16(encoding, data_bin, tmp_path):
+@pytest.mark.parametrize(
+    ("encoding", "more"),
+    [*((encoding, ("--optimizer", "adam")) for encoding in ENCODINGS),
+     ("cape", ("--optimizer", "radam", "--residual-init", "admin"))],  # as the CAPE paper's recipes
+)  # fmt: skip
+def test_fp16(encoding, more, data_bin, tmp_path):
     output = fairseq("train", data_bin, "--save-dir", tmp_path, "--arch", f"{encoding}_transformer_tiny", "--fp16",
-                     "--optimizer", "adam", "--lr", "1e-3", "--criterion", "label_smoothed_cross_entropy",
+                     *more, "--lr", "1e-3", "--criterion", "label_smoothed_cross_entropy",
                      "--max-tokens", 400, "--max-update", 10, "--no-epoch-checkpoints", "--log-format", "json",
                      "--log-interval", 1)  # fmt: skip
     found = train_losses(output)
