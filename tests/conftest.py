@@ -18,6 +18,7 @@ from fairseq.models import build_model
 
 import cape_fairseq.models  # noqa: F401  (registers the architectures)
 from cape_fairseq.text.quickstart import sentence
+from tests.forked import run_python
 
 ROOT = Path(__file__).resolve().parent.parent
 ENCODINGS = ("sinpos", "abspos", "nopos", "cape", "shape", "relpos", "rope", "alibi", "floater")
@@ -73,9 +74,11 @@ def batch(lengths: list[int], left: bool, seed: int = 0, end: bool = True) -> to
 def run(command: list[str], check: bool = True, **options) -> subprocess.CompletedProcess:
     """Run a command with one thread, from a folder that holds nothing."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
-    result = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, env=environment, timeout=280, **options
-    )
+    command = [str(part) for part in command]
+    if command[0] == sys.executable and command[1] != "-c" and "preexec_fn" not in options:
+        result = run_python(command, environment, timeout=280, **options)
+    else:
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280, **options)
     if check:
         assert result.returncode == 0, f"{command}\n{result.stdout[-2000:]}\n{result.stderr[-3000:]}"
     return result

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sacremoses import MosesTokenizer
-
 JUNCTIONS = ("comma", "none")
 PAPER_MIN_TOKENS = 300
 
@@ -31,6 +29,8 @@ Edit = Callable[[int, bool, bool], Sequence[Any]]
 @lru_cache
 def abbreviations(language: str) -> frozenset[str]:
     """Words that end in a dot in this language, without it: Moses' non-breaking prefixes."""
+    from sacremoses import MosesTokenizer  # takes a quarter of a second, and every training imports this module
+
     return frozenset(MosesTokenizer(language).NONBREAKING_PREFIXES)
 
 

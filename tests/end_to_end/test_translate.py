@@ -91,6 +91,22 @@ def test_ensemble_of_models_with_and_without_begin_of_sentence(models, data_bin)
         assert [position for position, _ in pairs] == attention[: len(pairs), :-1].argmax(1).tolist()
 
 
+def test_soft_alignments_are_attention_over_the_callers_tokens(models, data_bin):
+    """In a padded batch; the begin-of-sentence token has no column."""
+    output = fairseq("generate", data_bin, "--path", models["cape"], "--cpu", "--max-len-b", 25,
+                     "--print-alignment", "soft")  # fmt: skip
+    sources, hypotheses = (dict(re.findall(rf"^{kind}-(\d+)\t(?:\S+\t)?(.*)$", output, re.M)) for kind in "SH")
+    (model,), task = load(data_bin, models["cape"])
+    found = dict(re.findall(r"^A-(\d+)\t(.*)$", output, re.M))
+    assert len(found) == 12
+    for number, line in found.items():
+        source, target = encode(task, sources[number]), encode(task, hypotheses[number])
+        expected = model(source[None], None, prefix(target)[None])[1]["attn"][0][0]
+        rows = torch.tensor([[float(weight) for weight in row.split(",")] for row in line.split()])
+        assert rows.shape == (len(target), len(source))
+        assert (rows - expected).abs().max() < 1e-4
+
+
 def test_interactive_agrees_with_generate(models, data_bin):
     expected = generate(data_bin, models["cape"], options=("--beam", 4))
     lines = (data_bin.parent / "test.en").read_text(encoding="utf-8")
