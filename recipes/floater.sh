@@ -11,7 +11,7 @@
 #   --warmup N             updates until the peak learning rate, in all trainings (200)
 #   --plain-updates N      updates of the plain training (600)
 #   --updates N            updates of the fine-tuning (300)
-#   --average N            checkpoints to average (5), one after every --updates / N updates
+#   --average N            checkpoints to average (5), one after every --updates / N updates; those of epochs are kept, too
 #   --compare              also fine-tune the plain model for as long, and train FLOATER from scratch
 #   --seed N               (1)
 #

@@ -37,9 +37,8 @@ def main() -> None:
     for side, error in solver_errors(checkpoint).items():
         print(f"{side}: over 100 tokens at most {error:.1e} of the largest entry away from rk4 with 5 steps a token")
         if error > CLOSE:
-            print(
-                f"{side}: more than {CLOSE:.0e}; train with more --floater-solver-steps or a smaller --floater-lr-scale"
-            )
+            advice = "train with more --floater-solver-steps, or a smaller --floater-lr-scale"
+            print(f"{side}: that is more than {CLOSE:.0e}; {advice}")
 
 
 if __name__ == "__main__":

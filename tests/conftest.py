@@ -12,6 +12,9 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, here and in the processes that tests start
+
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import build_model

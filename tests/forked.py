@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy
+
 PRELOADED = [
     "fairseq_cli.train",
     "fairseq_cli.generate",
@@ -47,6 +49,7 @@ def main(arguments: list[str], environment: dict, folder: str, files: list[Path]
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    numpy.random.seed()
     multiprocessing.set_start_method("fork", force=True)  # as in a process that is started from a shell
     try:
         if arguments[0] == "-m":

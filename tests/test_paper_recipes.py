@@ -53,7 +53,7 @@ def saved_checkpoints(parsed) -> float:
     """How many numbered checkpoints a training leaves, of those that are saved at equal distances."""
     if parsed.save_interval_updates:
         kept = math.inf if parsed.keep_interval_updates < 0 else parsed.keep_interval_updates
-        assert parsed.no_epoch_checkpoints or parsed.max_epoch == 1  # ends of epochs would come between
+        assert parsed.no_epoch_checkpoints  # ends of epochs would come between
         return min(kept, parsed.max_update // parsed.save_interval_updates if parsed.max_update else math.inf)
     return 0 if parsed.no_epoch_checkpoints else min(parsed.max_epoch, parsed.keep_last_epochs)
 

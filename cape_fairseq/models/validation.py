@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cape_fairseq.models.config import ENCODINGS, RESIDUALS, SINUSOIDAL, PositionalTransformerConfig
-from cape_fairseq.positions.flow import FIXED_STEP, SOLVERS
+from cape_fairseq.models.config import ENCODINGS, RESIDUALS, SINUSOIDAL
+from cape_fairseq.positions.flow import SOLVERS
 
 UNSUPPORTED = {
     "encoder_learned_pos": "choose learned positions with --position-encoding abspos",
@@ -114,9 +114,6 @@ def check_encoding(args: Any) -> None:
     check(encoding == "floater" or frozen == "none", "floater_freeze", frozen, f"none with {encoding}")
     reason = "1 with --floater-freeze transformer, or most updates would have nothing to learn"
     check(frozen != "transformer" or args.floater_refresh == 1, "floater_refresh", args.floater_refresh, reason)
-    steps, solver = args.floater_solver_steps, args.floater_solver
-    meant = solver in FIXED_STEP or steps == PositionalTransformerConfig.floater_solver_steps
-    check(meant, "floater_solver_steps", steps, f"left out with --floater-solver {solver}, which chooses its own")
     every_block = encoding in (*SINUSOIDAL, "abspos")
     reason = f"input with {encoding}: {OTHERWISE.get(encoding, 'it adds nothing to the input of a block')}"
     check(every_block or args.position_layers == "input", "position_layers", args.position_layers, reason)

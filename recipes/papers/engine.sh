@@ -118,6 +118,9 @@ prepare_run() {
     fi
     [ -z "$smoke${device[*]-}" ] || precision=() device=(--cpu)
     text=$out/corpus data=$out/corpus/data-bin
+    local kind=archives
+    [ -z "$smoke" ] || [ -n "$archives" ] || kind=stand-ins
+    [ -n "$dry" ] || [ "$node_rank" != 0 ] || remember "$out/text" "$kind"
     [ -z "$smoke" ] || [ -n "$archives" ] || { archives=$out/stand-ins
         [ -d "$archives" ] || do_step stand-ins "$out/logs" \
             python "$root/scripts/make_stand_in_archives.py" "$corpus" "$archives"; }

@@ -76,10 +76,6 @@ from tests.conftest import ToyTask, build
             "--floater-refresh is 2, but it must be 1 with --floater-freeze transformer",
         ),
         (
-            {"position_encoding": "floater", "floater_solver": "dopri5", "floater_solver_steps": 2.0},
-            "--floater-solver-steps is 2.0, but it must be left out with --floater-solver dopri5",
-        ),
-        (
             {"position_encoding": "sinpos", "encoder_embed_dim": 2, "encoder_attention_heads": 1},
             "--encoder-embed-dim is 2, but it must be at least 4",
         ),
