@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,11 +19,9 @@ from tqdm import tqdm
 from cape_fairseq.corpora.archives import extract, fetch
 from cape_fairseq.corpora.formats import READERS
 from cape_fairseq.corpora.table import Corpus, Part
+from cape_fairseq.corpora.tokens import CHUNK, chunked, count_tokens, tokenize_chunk, worker_map, write_counting
 from cape_fairseq.text.datasets import read_pairs, write_pairs
-from cape_fairseq.text.moses import tokenize
 from cape_fairseq.text.parallel import TextError, read_lines, write_lines
-
-CHUNK = 2000
 
 
 class Pipeline:
@@ -223,43 +219,3 @@ def is_clean(pair: tuple[str, str], longest: int, ratio: float) -> bool:
     """Moses' clean-corpus-n: both sides have 1 to ``longest`` tokens, and not more than ``ratio`` times the other's."""
     source, target = (len(line.split()) for line in pair)
     return 1 <= source <= longest and 1 <= target <= longest and source <= ratio * target and target <= ratio * source
-
-
-@contextmanager
-def worker_map(workers: int) -> Iterator[Callable]:
-    """``map`` over processes, in order; in this one if it would be the only one."""
-    if workers == 1:
-        yield map
-        return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield pool.imap
-
-
-def chunked(lines: Iterable[str]) -> Iterator[list[str]]:
-    lines = iter(lines)
-    while chunk := list(islice(lines, CHUNK)):
-        yield chunk
-
-
-def tokenize_chunk(lines: list[str], language: str, corpus: Corpus) -> list[str]:
-    found = tokenize(lines, language, normalize=corpus.normalize, aggressive=corpus.normalize)
-    return [line.lower() for line in found] if corpus.lowercase else list(found)
-
-
-def count_tokens(counts: list[int], pair: tuple[str, str]) -> None:
-    for index, line in enumerate(pair):
-        counts[index] += len(line.split())
-
-
-def write_counting(path: Path, lines: Iterable[str]) -> tuple[int, int]:
-    """Write lines, and count them and their tokens."""
-    count = tokens = 0
-
-    def counted() -> Iterator[str]:
-        nonlocal count, tokens
-        for line in lines:
-            count, tokens = count + 1, tokens + len(line.split())
-            yield line
-
-    write_lines(path, counted())
-    return count, tokens

@@ -8,3 +8,9 @@ hyper=(--residual-init admin --share-all-embeddings --optimizer radam --radam-be
     --dropout 0.1 --attention-dropout 0.1 --activation-dropout 0.1 --keep-last-epochs 2
     --eval-bleu --eval-bleu-remove-bpe --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
+row sinpos sinpos
+row abspos abspos
+row relpos relpos --relpos-max-distance 150
+row cape5 cape --cape-global-shift 5
+row cape10 cape --cape-global-shift 10
+row cape50 cape --cape-global-shift 50

@@ -1,10 +1,4 @@
 #!/usr/bin/env bash
 # CAPE, Table 2: WMT14 en-de, 6 + 6 layers (Likhomanenko et al. 2021, on the recipe of ADMIN).
 source "$(dirname "${BASH_SOURCE[0]}")/cape_en_de.sh"
-row sinpos sinpos
-row abspos abspos
-row relpos relpos --relpos-max-distance 150
-row cape5 cape --cape-global-shift 5
-row cape10 cape --cape-global-shift 10
-row cape50 cape --cape-global-shift 50
 experiment "$@"

@@ -4,10 +4,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/cape.sh"
 corpus=wmt14_en_fr tokens=8000 effective_tokens=640000
 hyper+=(--lr 7e-4 --max-epoch 75 --eval-bleu-args '{"beam": 5, "lenpen": 0.8}')
 decoding=(--beam 5 --lenpen 0.8)
-row sinpos sinpos
-row abspos abspos
-row relpos relpos --relpos-max-distance 150
-row cape5 cape --cape-global-shift 5
-row cape10 cape --cape-global-shift 10
-row cape50 cape --cape-global-shift 50
 experiment "$@"
