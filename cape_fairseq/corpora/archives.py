@@ -72,8 +72,13 @@ def download(url: str, path: Path) -> None:
                     stream.write(block)
                     bar.update(len(block))
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # nothing is left to fetch
+        if error.code != 416:
             raise TextError(f"{url} cannot be fetched ({error}); put {path.name} into {path.parent} by hand") from None
+        # Nothing is left to fetch; but if there is more here than there, it was another file.
+        if error.headers.get("Content-Range", "").rpartition("/")[2] not in ("", "*", str(done)):
+            part.unlink()
+            download(url, path)
+            return
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise TextError(

@@ -193,6 +193,11 @@ class Server(BaseHTTPRequestHandler):
         type(self).asked.append(header)
         if header and self.ranges:
             start = int(header.removeprefix("bytes=").rstrip("-"))
+        if start >= len(self.content):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(self.content)}")
+            self.end_headers()
+            return
         self.send_response(206 if header and self.ranges else 200)
         self.send_header("Content-Length", str(len(self.content) - start))
         self.end_headers()
@@ -221,6 +226,20 @@ def test_a_download_that_was_cut_off_goes_on(tmp_path, ranges):
     assert handler.asked == [None, "bytes=60000-"]
     check_sum(tmp_path / "x.tgz", record=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["SHA256SUMS", "x.tgz"]
+
+
+@pytest.mark.parametrize(("size", "asked"), [(100_000, ["bytes=100000-"]), (100_001, ["bytes=100001-", None])])
+def test_a_download_that_has_all_bytes_is_taken_unless_it_has_more(tmp_path, size, asked):
+    handler = type("Handler", (Server,), {"asked": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "x.tgz.part").write_bytes((Server.content + b"x")[:size])
+    try:
+        download(f"http://127.0.0.1:{server.server_port}/x.tgz", tmp_path / "x.tgz")
+    finally:
+        server.shutdown()
+    assert (tmp_path / "x.tgz").read_bytes() == Server.content
+    assert handler.asked == asked
 
 
 def test_formats(tmp_path):
