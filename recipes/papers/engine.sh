@@ -96,7 +96,7 @@ print_commands() {
     fairseq-generate() { show fairseq-generate "$@"; }
     fairseq-preprocess() { show fairseq-preprocess "$@"; }
     cp() { show cp "$@"; }
-    head_pair() { show head -n "$3" "$1.en"; }
+    sample_pair() { show sample_pair "$@"; }
     tee() { cat; }
     mv() { :; }
     rm() { :; }

@@ -7,7 +7,7 @@ decoding+=(--max-len-a 2 --max-len-b 200)  # fairseq would stop ten sentences at
 # Table 1: 10,000 training sequences, and the same with the first sentence at the end.
 finish() {
     local swapped=$out/swapped order bin models=() spec fields which=average run
-    do_step head "$out/logs" head_pair "$out/concat/train" "$swapped/original" 10000
+    do_step sample "$out/logs" sample_pair "$out/concat/train" "$swapped/original" 10000
     do_step swap "$out/logs" python "$root/scripts/build_dataset.py" swap "$swapped/original.en" \
         "$swapped/original.de" "$swapped/swapped.en" "$swapped/swapped.de"
     for order in original swapped; do
@@ -27,10 +27,15 @@ finish() {
     do_step swap-test "$out/logs" python "$root/scripts/swap_test.py" "${models[@]}" --language de --output "$out/swap"
 }
 
-# head_pair FROM TO N: the first lines of a parallel text.
-declare -F head_pair > /dev/null || head_pair() {
+# sample_pair FROM TO N: lines of a parallel text at equal distances.
+declare -F sample_pair > /dev/null || sample_pair() {
+    local lines language
+    lines=$(wc -l < "$1.en")
     mkdir -p "$(dirname "$2")"
-    head -n "$3" "$1.en" > "$2.en" && head -n "$3" "$1.de" > "$2.de"
+    for language in en de; do
+        awk -v n="$3" -v every=$((lines > $3 ? lines / $3 : 1)) '(NR - 1) % every == 0 && found++ < n' \
+            "$1.$language" > "$2.$language" || return
+    done
 }
 
 experiment "$@"
