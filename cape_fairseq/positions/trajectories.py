@@ -39,7 +39,7 @@ class Trajectories(nn.Module):
         dim: int,
         states: int,
         kind: str = "ode",
-        init_scale: float = 0.03,
+        init_scale: float = 1.0,
         initial_scale: float = 0.0,
         solver: Solver | None = None,
         refresh: int = 1,
