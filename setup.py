@@ -4,12 +4,13 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-VERSION = re.search(r'^__version__ = "(.*)"$', (HERE / "cape_fairseq" / "__init__.py").read_text(), re.M)[1]
+PACKAGE = (HERE / "cape_fairseq" / "__init__.py").read_text()
+VERSION = re.search(r'^__version__ = "(.*)"$', PACKAGE, re.M)[1]
 
 setup(
     name="cape_fairseq",
     version=VERSION,
-    description="Position encodings for machine translation with fairseq: CAPE, SHAPE and their rivals",
+    description="Position encodings for machine translation with fairseq: CAPE, SHAPE, rivals",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
@@ -26,6 +27,7 @@ setup(
         "torchdiffeq>=0.2.3",
         "tqdm>=4.60",
     ],
+    entry_points={"console_scripts": ["cape-fairseq = cape_fairseq.cli:main"]},
     extras_require={
         "tensorboard": ["tensorboardX>=2.6"],
         "test": [

@@ -1,11 +1,8 @@
 """Position encodings for machine translation with fairseq.
 
 ``fairseq-train --user-dir path/to/cape_fairseq`` makes the model ``positional_transformer`` and its
-architectures known to fairseq. ``cape_fairseq.positions`` is pure PyTorch and works without fairseq.
+architectures known to fairseq; so does ``import cape_fairseq.models`` in a program, and torch can
+then load fairseq's checkpoints. ``cape_fairseq.positions`` is pure PyTorch.
 """
 
-from cape_fairseq.safe_loading import allow_fairseq_checkpoints
-
 __version__ = "0.1.0"
-
-allow_fairseq_checkpoints()

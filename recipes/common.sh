@@ -158,11 +158,11 @@ train_logged() {
 # quickstart_corpus DIR: make, tokenize and binarize the quick start's corpus in DIR/text and DIR/data-bin.
 quickstart_corpus() {
     local text=$1/text lang split files
-    step corpus "$text/logs" python "$root/scripts/make_quickstart_corpus.py" "$text/raw"
+    step corpus "$text/logs" cape-fairseq toy-corpus "$text/raw"
     for lang in en de; do
         files=()
         for split in train valid test test_long; do files+=("$text/raw/$split.$lang" "$text/$split.$lang"); done
-        step "tokenize-$lang" "$text/logs" python "$root/scripts/prepare_text.py" tokenize "$lang" "${files[@]}"
+        step "tokenize-$lang" "$text/logs" cape-fairseq tokenize "$lang" "${files[@]}"
     done
     prepare_bpe "$text" "$1/data-bin" 1000 en de test test_long
 }

@@ -95,20 +95,23 @@ done
 
 longest=$data/train.$src-$tgt.$tgt marked=()
 [ ! -f "$longest.idx" ] || marked=(--train-length "$longest")
-report() { say "$*"; python "$root/scripts/$1.py" "${@:2}" || die "scripts/$1.py failed; see above"; }
-report position_loss "${stacked_losses[@]}" ${marked[@]+"${marked[@]}"} --output "$out/loss_stacks"
-report position_loss "${losses[@]}" ${marked[@]+"${marked[@]}"} --output "$out/loss"
+report() {
+    say "$*"
+    cape-fairseq "$@" || die "cape-fairseq $1 failed; see above"
+}
+report position-loss "${stacked_losses[@]}" ${marked[@]+"${marked[@]}"} --output "$out/loss_stacks"
+report position-loss "${losses[@]}" ${marked[@]+"${marked[@]}"} --output "$out/loss"
 # shellcheck disable=SC2086  # edges are words
-report bleu_by_length "${bleus[@]}" "${language[@]}" --edges $edges --output "$out/bleu"
-report swap_test "${swaps[@]}" "${language[@]}" --output "$out/swap"
-report shift_invariance "${first[@]}" --data-bin "$data" --subset "$subset" --skip-others --output "$out/shift"
+report bleu-by-length "${bleus[@]}" "${language[@]}" --edges $edges --output "$out/bleu"
+report swap-test "${swaps[@]}" "${language[@]}" --output "$out/swap"
+report shift-invariance "${first[@]}" --data-bin "$data" --subset "$subset" --skip-others --output "$out/shift"
 for model in "${models[@]:1}"; do
     name=${model%%=*}
-    report token_wins "$name=$out/$name/0/score.out" "$baseline=$out/$baseline/0/score.out" \
+    report token-wins "$name=$out/$name/0/score.out" "$baseline=$out/$baseline/0/score.out" \
         --dictionary "$data/dict.$tgt.txt" --output "$out/wins_$name"
 done
 if [ -n "$codes" ]; then how="segmented by codes of sha256 $(sha256sum "$codes" | cut -c1-12)"; else how="not segmented again"; fi
 settings="stacks of $tokens target tokens, junctions with commas and $how; beam 4, at most 2 x source + 200 tokens"
 settings+="; BLEU of ${detokenize:+de}tokenized text"
-python "$root/scripts/report.py" "$out" "${models[@]}" --data-bin "$data" --subset "$subset" --settings "$settings" \
+cape-fairseq report "$out" "${models[@]}" --data-bin "$data" --subset "$subset" --settings "$settings" \
     || die "the report could not be written; see above"

@@ -54,17 +54,17 @@ runs=(plain floater)
 # test_run NAME: average the last checkpoints, translate and score; store FLOATER's vectors and tell their error.
 test_run() {
     local run=$out/$1
-    inputs=$run/checkpoints/checkpoint_last.pt step average "$run/logs" python "$root/scripts/average_checkpoints.py" \
+    inputs=$run/checkpoints/checkpoint_last.pt step average "$run/logs" cape-fairseq average \
         "$run/checkpoints" "$run/checkpoints/checkpoint_average.pt" --last "$average" --every "$interval"
     which=average inputs=$run/checkpoints/checkpoint_average.pt \
         step translate "$run/logs" translate "$data" "$run" test test "$src" "$tgt"
     case $1 in floater|scratch)
-        inputs=$run/checkpoints/checkpoint_average.pt step solve "$run/logs" python "$root/scripts/precompute_floater.py" \
+        inputs=$run/checkpoints/checkpoint_average.pt step solve "$run/logs" cape-fairseq solve-floater \
             "$run/checkpoints/checkpoint_average.pt" "$run/checkpoints/checkpoint_solved.pt"
         sed "s/^/$recipe: $1: /" "$run/logs/solve.log" ;;
     esac
     [ -f "$out/text/raw/test.$tgt" ] || { say "$1: $(tail -n 1 "$run/test.out")"; return; }
-    inputs=$run/test.out step score "$run/logs" python "$root/scripts/score_run.py" "$run" --checkpoint average \
+    inputs=$run/test.out step score "$run/logs" cape-fairseq score "$run" --checkpoint average \
         --language "$tgt" --test "test=$out/text/raw/test.$tgt"
 }
 
@@ -88,5 +88,5 @@ if [ -n "$compare" ]; then
 fi
 results=()
 for run in "${runs[@]}"; do [ -f "$out/$run/results.json" ] && results+=("$out/$run/results.json"); done
-[ ${#results[@]} = 0 ] || python "$root/scripts/compare_runs.py" "${results[@]}"
+[ ${#results[@]} = 0 ] || cape-fairseq compare "${results[@]}"
 say "everything is in $out"

@@ -31,9 +31,9 @@ for encoding in sinpos cape; do
     inputs=$run/checkpoints/checkpoint_best.pt
     inputs=$inputs step translate-test "$run/logs" translate "$out/data-bin" "$run" test test en de
     inputs=$inputs step translate-test_long "$run/logs" translate "$out/data-bin" "$run" test1 test_long en de
-    inputs=$run/test_long.out step score "$run/logs" python "$root/scripts/score_run.py" "$run" --language de \
+    inputs=$run/test_long.out step score "$run/logs" cape-fairseq score "$run" --language de \
         --test "test=$text/raw/test.de" --test "test_long=$text/raw/test_long.de"
     inputs=
 done
-python "$root/scripts/compare_runs.py" "$out/sinpos/results.json" "$out/cape/results.json"
+cape-fairseq compare "$out/sinpos/results.json" "$out/cape/results.json"
 say "done in $((SECONDS - begin)) s; everything is in $out"

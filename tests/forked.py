@@ -1,4 +1,5 @@
-"""Python commands as processes of their own that need not import torch and fairseq again, which takes seconds.
+"""Python commands as processes of their own that need not import torch and fairseq again, which
+takes seconds.
 
 They are forked from a server that has imported these two and nothing of this project.
 """
@@ -30,7 +31,9 @@ def run_python(command: list[str], environment: dict, timeout: float, cwd=None, 
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("in", "out", "err")]
         files[0].write_text(input, encoding="utf-8")
-        process = SERVER.Process(target=main, args=(command[1:], environment, str(cwd or os.getcwd()), files))
+        process = SERVER.Process(
+            target=main, args=(command[1:], environment, str(cwd or os.getcwd()), files)
+        )
         process.start()
         process.join(timeout)
         if process.is_alive():
@@ -43,14 +46,20 @@ def run_python(command: list[str], environment: dict, timeout: float, cwd=None, 
 
 def main(arguments: list[str], environment: dict, folder: str, files: list[Path]) -> None:
     """In the new process: be what the interpreter would be for these arguments."""
-    for number, (path, flags) in enumerate(zip(files, (os.O_RDONLY, *(os.O_WRONLY | os.O_CREAT,) * 2), strict=True)):
+    for number, (path, flags) in enumerate(
+        zip(files, (os.O_RDONLY, *(os.O_WRONLY | os.O_CREAT,) * 2), strict=True)
+    ):
         os.dup2(os.open(path, flags), number)
-    sys.stdin, sys.stdout, sys.stderr = (open(n, mode, encoding="utf-8") for n, mode in enumerate("rww"))  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(n, mode, encoding="utf-8")  # noqa: SIM115  (they stay open)
+        for n, mode in enumerate("rww")
+    )
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
     numpy.random.seed()
-    multiprocessing.set_start_method("fork", force=True)  # as in a process that is started from a shell
+    # As in a process that is started from a shell.
+    multiprocessing.set_start_method("fork", force=True)
     try:
         if arguments[0] == "-m":
             sys.argv = arguments[1:]

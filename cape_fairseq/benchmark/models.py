@@ -18,7 +18,8 @@ STOCK = "fairseq transformer"
 
 
 class RandomTask:
-    """As much of a translation task as models and criteria need, with ``words`` words in both languages."""
+    """As much of a translation task as models and criteria need, with ``words`` words in both
+    languages."""
 
     def __init__(self, words: int) -> None:
         self.source_dictionary = self.target_dictionary = Dictionary()
@@ -27,7 +28,8 @@ class RandomTask:
 
 
 def build(task: RandomTask, name: str, size: str, **options: Any) -> nn.Module:
-    """An encoding at a size, or fairseq's own Transformer (:data:`STOCK`) with the very same settings.
+    """An encoding at a size, or fairseq's own Transformer (:data:`STOCK`) with the very same
+    settings.
 
     Raises:
         ValueError: there is no such encoding or size.
@@ -41,10 +43,15 @@ def build(task: RandomTask, name: str, size: str, **options: Any) -> nn.Module:
     return build_model(args, task)
 
 
-def random_batch(task: RandomTask, sentences: int, length: int, device: torch.device) -> dict[str, Any]:
-    """A training batch of fairseq: ``sentences`` pairs of ``length`` tokens each, end of sentence included."""
+def random_batch(
+    task: RandomTask, sentences: int, length: int, device: torch.device
+) -> dict[str, Any]:
+    """A training batch of fairseq: ``sentences`` pairs of ``length`` tokens each, end of sentence
+    included."""
     dictionary = task.target_dictionary
-    source, target = torch.randint(dictionary.nspecial, len(dictionary), (2, sentences, length), device=device)
+    source, target = torch.randint(
+        dictionary.nspecial, len(dictionary), (2, sentences, length), device=device
+    )
     source[:, -1] = target[:, -1] = dictionary.eos()
     return {
         "net_input": {
@@ -57,7 +64,9 @@ def random_batch(task: RandomTask, sentences: int, length: int, device: torch.de
     }
 
 
-def training_step(task: RandomTask, model: nn.Module, sample: dict[str, Any]) -> Callable[[], Tensor]:
+def training_step(
+    task: RandomTask, model: nn.Module, sample: dict[str, Any]
+) -> Callable[[], Tensor]:
     """A function that does forward pass, backward pass and Adam's update on the batch."""
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-6)

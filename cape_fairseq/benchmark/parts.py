@@ -16,29 +16,55 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from cape_fairseq.benchmark.models import STOCK, RandomTask, build, random_batch, training_step
-from cape_fairseq.benchmark.timing import Clock, Ratio, ratio
+from cape_fairseq.benchmark.table9 import table9
+from cape_fairseq.benchmark.timing import Clock, ratio, row
+from cape_fairseq.encodings import ENCODINGS
+from cape_fairseq.errors import UsageError
+from cape_fairseq.models.architectures import SIZES
 
 # Every encoding with its defaults, and what explains a default's cost.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     STOCK: (STOCK, {}),
-    "sinpos": ("sinpos", {}),
-    "abspos": ("abspos", {}),
-    "nopos": ("nopos", {}),
-    "cape": ("cape", {}),
+    **{name: (name, {}) for name in ENCODINGS},
     "cape, no BOS": ("cape", {"source_bos": "off"}),
-    "shape": ("shape", {}),
-    "rope": ("rope", {}),
-    "alibi": ("alibi", {}),
-    "relpos": ("relpos", {}),
     "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
-    "floater": ("floater", {}),
 }
+
+
+def check(size: str, variants: Iterable[str]) -> None:
+    """
+    Raises:
+        UsageError: there is no such size or variant.
+    """
+    if size not in SIZES:
+        raise UsageError(f"--size is {size}, but it must be one of {' '.join(filter(None, SIZES))}")
+    for variant in variants:
+        if variant not in VARIANTS:
+            names = ", ".join(VARIANTS)
+            raise UsageError(f"--variants has {variant}, but it must be of {names}")
+
+
+def measure(part: str, args: Any, dtype: torch.dtype) -> Iterable[dict]:
+    """The measurements of one part, by the options of ``cape-fairseq benchmark``."""
+    clock = Clock(args.device, args.rounds, args.seconds)
+    if part == "table9":
+        limit = args.batch_tokens or (5000 if clock.device.type == "cpu" else None)
+        return table9(clock, args.batch, limit, dtype)
+    setting = Setting(clock, args.size, args.words, args.tokens, dtype)
+    variants = args.variants or list(VARIANTS)
+    if part == "training":
+        return training(setting, args.lengths, variants)
+    if part == "memory":
+        return memory(setting, args.memory_length, dict.fromkeys(["sinpos", *variants]))
+    return decoding(setting, args.decoding_length, dict.fromkeys([STOCK, *variants]))
 
 
 class Setting:
     """What all parts share."""
 
-    def __init__(self, clock: Clock, size: str, words: int, tokens: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, clock: Clock, size: str, words: int, tokens: int, dtype: torch.dtype
+    ) -> None:
         self.clock = clock
         self.device = clock.device
         self.size = size
@@ -58,14 +84,9 @@ class Setting:
         return training_step(self.task, self.build(variant), sample)
 
 
-def row(part: str, case: str, length: int, times: list[float] | None, value: Ratio | float, **more: Any) -> dict:
-    """One measurement: ``value`` is a ratio to ``base``, with its quartiles where there are rounds."""
-    median, *spread = value if isinstance(value, Ratio) else (value,)
-    seconds = None if times is None else statistics.median(times)
-    return {"part": part, "case": case, "length": length, "seconds": seconds, "ratio": median, "spread": spread, **more}
-
-
-def training(setting: Setting, lengths: Iterable[int], variants: Iterable[str] = VARIANTS) -> Iterable[dict]:
+def training(
+    setting: Setting, lengths: Iterable[int], variants: Iterable[str] = VARIANTS
+) -> Iterable[dict]:
     """A training step of every encoding against fairseq's Transformer and against sinpos."""
     for length in lengths:
         steps = {variant: setting.step(variant, length) for variant in variants}
@@ -73,27 +94,35 @@ def training(setting: Setting, lengths: Iterable[int], variants: Iterable[str] =
         for variant, taken in times.items():
             for base in (STOCK, "sinpos"):
                 if base in times and base != variant:
-                    yield row("training", variant, length, taken, ratio(taken, times[base]), base=base)
+                    yield row(
+                        "training", variant, length, taken, ratio(taken, times[base]), base=base
+                    )
 
 
 def decoding(
     setting: Setting, length: int, variants: Iterable[str], sentences: int = 64, beam: int = 4
 ) -> Iterable[dict]:
-    """Beam search: words a second of every encoding / those of fairseq's Transformer and of sinpos; more is better."""
+    """Beam search: words a second of every encoding / those of fairseq's Transformer and of sinpos;
+    more is better."""
     sample = random_batch(setting.task, sentences, length, setting.device)
     generators = {variant: _generator(setting, variant, length, beam) for variant in variants}
-    cases = {variant: partial(_generate, generator, sample) for variant, generator in generators.items()}
+    cases = {
+        variant: partial(_generate, generator, sample) for variant, generator in generators.items()
+    }
     times = setting.clock.interleave(cases, f"beam {beam}, {length} tokens")
     for variant, taken in times.items():
         speed = sentences * length / statistics.median(taken)
         for base in (STOCK, "sinpos"):
             if base in times and base != variant:
                 faster = ratio(times[base], taken)
-                yield row("decoding", variant, length, taken, faster, base=base, words_per_second=speed)
+                yield row(
+                    "decoding", variant, length, taken, faster, base=base, words_per_second=speed
+                )
 
 
 def _generator(setting: Setting, variant: str, length: int, beam: int) -> SequenceGenerator:
-    """A search that writes ``length`` tokens for every sentence, whatever the untrained model thinks."""
+    """A search that writes ``length`` tokens for every sentence, whatever the untrained model
+    thinks."""
     model = setting.build(variant).eval()
     model.make_generation_fast_()
     fixed = {"max_len_a": 0, "max_len_b": length - 1, "min_len": length - 1}
@@ -112,7 +141,9 @@ def memory(setting: Setting, length: int, variants: Iterable[str]) -> Iterable[d
         measure = _cuda_peak if setting.device.type == "cuda" else _process_peak
         peaks[variant] = measure(setting, variant, length)
     for variant, peak in peaks.items():
-        yield row("memory", variant, length, None, peak / peaks["sinpos"], base="sinpos", bytes=peak)
+        yield row(
+            "memory", variant, length, None, peak / peaks["sinpos"], base="sinpos", bytes=peak
+        )
 
 
 def _cuda_peak(setting: Setting, variant: str, length: int) -> int:
@@ -124,8 +155,17 @@ def _cuda_peak(setting: Setting, variant: str, length: int) -> int:
 
 
 def _process_peak(setting: Setting, variant: str, length: int) -> int:
-    """In a fresh process, so that memory which another model has freed is not counted as this one's."""
-    values = setting.size, setting.words, setting.tokens, setting.dtype, torch.get_num_threads(), variant, length
+    """In a fresh process, so that memory which another model has freed is not counted as this
+    one's."""
+    values = (
+        setting.size,
+        setting.words,
+        setting.tokens,
+        setting.dtype,
+        torch.get_num_threads(),
+        variant,
+        length,
+    )
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_step_and_peak, values)
 

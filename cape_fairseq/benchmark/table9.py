@@ -9,21 +9,42 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.benchmark.models import RandomTask, build
-from cape_fairseq.benchmark.parts import row
-from cape_fairseq.benchmark.timing import Clock, ratio
+from cape_fairseq.benchmark.timing import Clock, ratio, row
 
 LENGTHS = (10, 100, 1000)
-# Likhomanenko et al. 2021, appendix, Table 9 (V100): slowdown by context, precision and part, at LENGTHS.
+# Likhomanenko et al. 2021, appendix, Table 9 (V100): slowdown by context, precision and part, at
+# LENGTHS.
 PAPER = {
-    (1000, torch.float32): {"layer": (2.3, 2.3, 1.7), "encoder": (2.2, 1.7, 1.6), "decoder": (1.7, 1.4, 1.4)},
-    (1000, torch.float16): {"layer": (2.1, 3.3, 2.2), "encoder": (2.2, 2.6, 2.0), "decoder": (1.8, 1.9, 1.6)},
-    (100, torch.float32): {"layer": (2.1, 1.2, 1.2), "encoder": (2.4, 1.1, 1.2), "decoder": (1.7, 1.1, 1.1)},
-    (100, torch.float16): {"layer": (2.1, 1.9, 1.4), "encoder": (2.3, 1.5, 1.4), "decoder": (1.7, 1.2, 1.2)},
+    (1000, torch.float32): {
+        "layer": (2.3, 2.3, 1.7),
+        "encoder": (2.2, 1.7, 1.6),
+        "decoder": (1.7, 1.4, 1.4),
+    },
+    (1000, torch.float16): {
+        "layer": (2.1, 3.3, 2.2),
+        "encoder": (2.2, 2.6, 2.0),
+        "decoder": (1.8, 1.9, 1.6),
+    },
+    (100, torch.float32): {
+        "layer": (2.1, 1.2, 1.2),
+        "encoder": (2.4, 1.1, 1.2),
+        "decoder": (1.7, 1.1, 1.1),
+    },
+    (100, torch.float16): {
+        "layer": (2.1, 1.9, 1.4),
+        "encoder": (2.3, 1.5, 1.4),
+        "decoder": (1.7, 1.2, 1.2),
+    },
 }
 SIZE: dict[str, Any] = {
     f"{side}_{name}": value
     for side in ("encoder", "decoder")
-    for name, value in (("embed_dim", 768), ("ffn_embed_dim", 3072), ("attention_heads", 8), ("layers", 6))
+    for name, value in (
+        ("embed_dim", 768),
+        ("ffn_embed_dim", 3072),
+        ("attention_heads", 8),
+        ("layers", 6),
+    )
 }
 
 
@@ -46,7 +67,10 @@ def table9(
         lengths: tokens of a sentence.
     """
     task = RandomTask(100)
-    encodings = {"none": ("nopos", {}), **{str(c): ("relpos", {"relpos_max_distance": c}) for c in contexts}}
+    encodings = {
+        "none": ("nopos", {}),
+        **{str(c): ("relpos", {"relpos_max_distance": c}) for c in contexts},
+    }
     models = {
         context: build(task, encoding, "", **SIZE, **options).to(clock.device, dtype).train()
         for context, (encoding, options) in encodings.items()
@@ -82,7 +106,10 @@ def _encoder(model: nn.Module, tokens: Tensor, states: Tensor) -> Callable[[], N
 
 
 def _decoder(model: nn.Module, tokens: Tensor, states: Tensor) -> Callable[[], None]:
-    source = {"encoder_out": [states], "encoder_padding_mask": [tokens.eq(model.decoder.padding_idx)]}
+    source = {
+        "encoder_out": [states],
+        "encoder_padding_mask": [tokens.eq(model.decoder.padding_idx)],
+    }
     return lambda: model.decoder(tokens, source, features_only=True)[0].sum().backward()
 
 

@@ -6,19 +6,20 @@ import json
 import statistics
 from pathlib import Path
 
+from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.published import Table
-from cape_fairseq.text.tables import table
+from cape_fairseq.evaluation.rows import Rows
 
 
 def scores(path: Path, score: str) -> dict[str, float]:
     """Our score by test set.
 
     Raises:
-        ValueError: the file has no such score.
+        UserError: the file has no such score.
     """
     tests = json.loads(path.read_text(encoding="utf-8"))["tests"]
     if not tests or any(score not in result for result in tests.values()):
-        raise ValueError(f"{path} has no {score}; score the run again with --tokenized")
+        raise UserError(f"{path} has no {score}; score the run again with --tokenized")
     return {test: result[score] for test, result in tests.items()}
 
 
@@ -28,30 +29,47 @@ def over_seeds(values: list[float]) -> str:
     return f"{statistics.mean(values):.2f}{deviation}" if values else "-"
 
 
-def score_table(out: Path, wanted: Table) -> str:
+def rows(out: Path, wanted: Table) -> Rows:
     """A line a row: what was published, ours (of each test set, or their mean), seeds."""
     found = {
-        row: [scores(path, wanted.score) for path in sorted(out.glob(f"{row}/*/results.json"))] for row in wanted.rows
+        row: [scores(path, wanted.score) for path in sorted(out.glob(f"{row}/*/results.json"))]
+        for row in wanted.rows
     }
-    tests = list(dict.fromkeys(test for seeds in found.values() for tests in seeds for test in tests))
-    columns = {f"ours, {test}": [test] for test in tests} if wanted.each_test and tests else {"ours": tests}
+    tests = list(
+        dict.fromkeys(test for seeds in found.values() for tests in seeds for test in tests)
+    )
+    columns = (
+        {f"ours, {test}": [test] for test in tests}
+        if wanted.each_test and tests
+        else {"ours": tests}
+    )
     lines = []
     for row, published in wanted.rows.items():
         ours = [
-            over_seeds([statistics.mean(seed[test] for test in column if test in seed) for seed in found[row]])
+            over_seeds(
+                [statistics.mean(seed[t] for t in column if t in seed) for seed in found[row]]
+            )
             for column in columns.values()
         ]
-        lines.append([row, "-" if published is None else f"{published:.2f}", *ours, str(len(found[row]))])
-    title = f"{wanted.title}: {wanted.score.replace('_', ' ')}"
-    return f"{title}\n{table(['row', 'published', *columns, 'seeds'], lines)}"
+        theirs = "-" if published is None else f"{published:.2f}"
+        lines.append([row, theirs, *ours, str(len(found[row]))])
+    return Rows(["row", "published", *columns, "seeds"], lines)
 
 
-def swap_table(out: Path, wanted: Table) -> str:
+def title(wanted: Table) -> str:
+    return f"{wanted.title}: {wanted.score.replace('_', ' ')}"
+
+
+SWAP_TITLE = "SHAPE, Table 1: bleu"
+
+
+def swap_rows(out: Path, wanted: Table) -> Rows:
     """SHAPE's Table 1: BLEU of joined sentences, and with the first at the end."""
     path = out / "swap.json"
     ours = json.loads(path.read_text(encoding="utf-8"))["models"] if path.exists() else {}
     lines = []
     for row, published in wanted.swapped.items():
-        own = [f"{ours[row][order]:.2f}" for order in ("original", "swapped")] if row in ours else ["-", "-"]
+        orders = ("original", "swapped")
+        own = [f"{ours[row][order]:.2f}" for order in orders] if row in ours else ["-", "-"]
         lines.append([row, *(f"{value:.2f}" for value in published), *own])
-    return "SHAPE, Table 1: bleu\n" + table(["row", "published", "swapped", "ours", "swapped"], lines)
+    return Rows(["row", "published", "swapped", "ours", "swapped"], lines)

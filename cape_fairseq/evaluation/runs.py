@@ -1,76 +1,52 @@
-"""What one training run was and what came of it, read from its log and its best checkpoint."""
+"""What one training run was and what came of it, from its log, checkpoints and translations."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
 import platform
-import re
-import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
+from cape_fairseq.checkpoints.reading import options_of, read, updates_of
+from cape_fairseq.data.parallel import read_lines, write_lines
+from cape_fairseq.encodings.common import OPTIONS
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.rows import Rows
+from cape_fairseq.evaluation.scoring import score
+from cape_fairseq.evaluation.training_log import parse
 
-from cape_fairseq.text.parallel import TextError, write_lines
-from cape_fairseq.text.tables import table
-
-PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-SPEED = re.compile(r"train_inner .* wps=([\d.]+), ups=([\d.]+)")
-SECONDS = re.compile(r"done training in ([\d.]+) seconds")
-# Everything that decides how positions are encoded, in the options of a checkpoint.
-POSITION_OPTIONS = re.compile(r"position_.*|source_(scale|bos)|(cape|shape|relpos|floater)_.*")
-
-# What else decides the numbers, by fairseq's groups.
+# What decides the numbers beside the model, by fairseq's groups.
 TRAINING_OPTIONS = {
     "task": ("data", "source_lang", "target_lang"),
     "dataset": ("max_tokens",),
     "optimization": ("max_update", "lr", "update_freq", "clip_norm"),
 }
+PACKAGES = (
+    "cape_fairseq",
+    "fairseq-fixed",
+    "fairseq",
+    "torch",
+    "sacrebleu",
+    "sacremoses",
+    "subword-nmt",
+)
 
 
-def read_training_log(lines: Iterable[str]) -> dict[str, Any]:
-    """Parameters, median words and updates per second, and seconds of the runs in a fairseq-train log.
+def describe_training(log: Path) -> dict[str, Any]:
+    """Parameters, median words and updates per second, and seconds of all starts that ended.
 
-    A log that several starts appended to gives the sum of their seconds; a start that was killed
-    never wrote how long it ran and is not counted.
+    A start that was killed never wrote how long it ran and is not counted.
     """
-    parameters, seconds = None, 0.0
-    words: list[float] = []
-    updates: list[float] = []
-    for line in lines:
-        if match := PARAMETERS.search(line):
-            parameters = int(match[1].replace(",", ""))
-        elif match := SPEED.search(line):
-            words.append(float(match[1]))
-            updates.append(float(match[2]))
-        elif match := SECONDS.search(line):
-            seconds += float(match[1])
+    found = parse(read_lines(log))
+    words, updates = found.median("wps"), found.median("ups")
     return {
-        "parameters": parameters,
-        "train_seconds": round(seconds, 1),
-        "words_per_second": round(statistics.median(words), 1) if words else None,
-        "updates_per_second": round(statistics.median(updates), 3) if updates else None,
+        "parameters": found.parameters,
+        "train_seconds": round(found.seconds, 1),
+        "words_per_second": None if words is None else round(words, 1),
+        "updates_per_second": None if updates is None else round(updates, 3),
     }
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint of fairseq, on the CPU.
-
-    Raises:
-        TextError: it is not there, cannot be read, or is something else.
-    """
-    if not path.is_file():
-        raise TextError(f"there is no checkpoint {path}")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds, KeyError among them
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise TextError(f"{path} cannot be loaded as a checkpoint ({reason})") from None
-    if not isinstance(state, dict) or "model" not in state:
-        raise TextError(f"{path} is no checkpoint of fairseq: it holds no model")
-    return state
 
 
 def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
@@ -81,21 +57,21 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
         last: the checkpoint at the end of training.
 
     Raises:
-        TextError: one of them is not there.
+        UserError: one of them is not there.
     """
-    state = load_checkpoint(best)
-    options = vars(state["cfg"]["model"])
+    state = read(best)
+    options = vars(options_of(state))
     return {
         "arch": options["arch"],
-        "options": {name: value for name, value in sorted(options.items()) if POSITION_OPTIONS.fullmatch(name)},
+        "options": {name: options[name] for name in sorted(options) if name in OPTIONS},
         "training": {
             f"{group}.{name}": state["cfg"][group].get(name)
             for group, names in TRAINING_OPTIONS.items()
             for name in names
         },
         "seed": state["cfg"]["common"]["seed"],
-        "updates": load_checkpoint(last)["optimizer_history"][-1]["num_updates"],
-        "best_update": state["optimizer_history"][-1]["num_updates"],
+        "updates": updates_of(read(last)),
+        "best_update": updates_of(state),
         "selected_by": state["cfg"]["checkpoint"]["best_checkpoint_metric"],
         "best_value": state["extra_state"]["best"],
     }
@@ -104,7 +80,7 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     found = {"python": platform.python_version()}
-    for package in ("cape_fairseq", "fairseq-fixed", "fairseq", "torch", "sacrebleu", "sacremoses", "subword-nmt"):
+    for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -112,28 +88,77 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_results(path: Path, results: dict[str, Any]) -> None:
-    """Write ``results`` as JSON, complete or not at all."""
-    write_lines(path, [json.dumps(results, indent=2, ensure_ascii=False)])
+def measure(
+    run: Path,
+    tests: dict[str, Path | None],
+    language: str | None = None,
+    checkpoint: str = "best",
+    tokenized: bool = False,
+) -> dict[str, Any]:
+    """Score the translations of a run of a recipe; RUN/SUBSET.txt and RUN/results.json.
+
+    Args:
+        run: a folder with logs/training.log, checkpoints, and SUBSET.out for each test set.
+        tests: test sets and their detokenized references; None takes those in SUBSET.out.
+        language: detokenize by this language's rules.
+        checkpoint: which one translated, ``best`` or ``average``.
+        tokenized: also score the tokenized text.
+
+    Raises:
+        UserError: something of this is not there.
+    """
+    paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in (checkpoint, "last"))
+    settings = [path for path in (run.parent / "settings", run / "settings") if path.exists()]
+    results = {
+        "run": run.name,
+        **describe_checkpoints(*paths),
+        **describe_training(run / "logs" / "training.log"),
+        "settings": [line for path in settings for line in read_lines(path)],
+        "tests": {},
+        "versions": versions(),
+    }
+    for subset, reference in tests.items():
+        generated = run / f"{subset}.out"
+        translations, results["tests"][subset] = score(generated, reference, language, tokenized)
+        write_lines(run / f"{subset}.txt", translations)
+    write_lines(run / "results.json", [json.dumps(results, indent=2, ensure_ascii=False)])
+    return results
 
 
-def results_table(runs: Iterable[dict[str, Any]]) -> str:
-    """One row a run: parameters, seconds, words per second and BLEU of every test set."""
+def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """
+    Raises:
+        UserError: a file cannot be read, or is no results.json.
+    """
+    try:
+        found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    except (OSError, ValueError) as error:
+        raise UserError(f"a results file cannot be read: {error}") from None
+    for path, results in zip(paths, found, strict=True):
+        if not isinstance(results, dict) or "tests" not in results:
+            raise UserError(f"{path} is no results.json of a recipe: it has no tests")
+    return found
+
+
+def rows(runs: Iterable[dict[str, Any]]) -> Rows:
+    """One line a run: parameters, seconds, words per second and BLEU of every test set."""
     runs = list(runs)
     tests = list(dict.fromkeys(name for run in runs for name in run["tests"]))
-    head = ["run", "parameters", "updates", "train s", "words/s", *(f"BLEU {test}" for test in tests)]
-    rows = []
+    head = ["run", "parameters", "updates", "train s", "words/s"]
+    lines = []
     for run in runs:
-        scores = [run["tests"][test]["bleu"] if test in run["tests"] else None for test in tests]
-        rows.append(
+        scores = [run["tests"].get(test, {}).get("bleu") for test in tests]
+        words = run["words_per_second"]
+        lines.append(
             [
                 run["run"],
                 f"{run['parameters']:,}",
                 f"{run['updates']:,}",
                 f"{run['train_seconds']:.0f}",
-                f"{run['words_per_second']:,.0f}" if run["words_per_second"] else "-",
-                *("-" if score is None else f"{score:.2f}" for score in scores),
+                f"{words:,.0f}" if words else "-",
+                *("-" if value is None else f"{value:.2f}" for value in scores),
             ]
         )
-    signatures = dict.fromkeys(score["signature"] for run in runs for score in run["tests"].values())
-    return "\n".join([table(head, rows), *(f"sacreBLEU signature: {signature}" for signature in signatures)])
+    signatures = dict.fromkeys(test["signature"] for run in runs for test in run["tests"].values())
+    notes = [f"sacreBLEU signature: {signature}" for signature in signatures]
+    return Rows([*head, *(f"BLEU {test}" for test in tests)], lines, notes)

@@ -1,15 +1,20 @@
-"""Learning curves from the logs of fairseq-train, in the formats simple and json."""
+"""The logs of fairseq-train, in the formats simple and json: learning curves, speed, size."""
 
 from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from cape_fairseq.text.parallel import TextError, read_lines
+from cape_fairseq.data.parallel import read_lines
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.rows import Rows
 
-# | train_inner | {"epoch": ...}   or   | train_inner | epoch 001:  20 / 150 loss=..., num_updates=20, ...
+# | train_inner | {"epoch": ...}   or   | train_inner | epoch 001:  20 / 150 loss=...,
+# num_updates=20, ...
 RECORD = re.compile(r"\| (train_inner|valid|valid on '[^']*' subset)( \| |: )(?P<values>.*)$")
 SIMPLE = re.compile(r"(?:^|[ ,|])(\w+)[= ]([-+.\deE]+)(?=,|$| )")
 Curve = dict[int, dict[str, float]]  # number of updates -> values
@@ -27,10 +32,29 @@ def values_of(text: str) -> dict[str, float]:
     return found
 
 
-def read_curves(lines: Iterable[str]) -> tuple[Curve, Curve]:
-    """Training and validation records by number of updates; of an update that was done twice, the later one."""
+class Log(NamedTuple):
+    """What a log says; a log that several starts appended to is one run."""
+
+    train: Curve
+    valid: Curve
+    parameters: int | None
+    seconds: float  # of all starts that came to their end
+
+    def median(self, value: str) -> float | None:
+        """Of a value of the training records, ``wps`` or ``ups`` for instance."""
+        found = [record[value] for record in self.train.values() if value in record]
+        return statistics.median(found) if found else None
+
+
+PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+SECONDS = re.compile(r"done training in ([\d.]+) seconds")
+
+
+def parse(lines: Iterable[str]) -> Log:
+    """Records by number of updates; of an update that was done twice, the later one."""
     train: Curve = {}
     valid: Curve = {}
+    parameters, seconds = None, 0.0
     for line in lines:
         if match := RECORD.search(line):
             try:
@@ -40,15 +64,70 @@ def read_curves(lines: Iterable[str]) -> tuple[Curve, Curve]:
             updates = values.pop("num_updates", None)
             if updates is not None:
                 (train if match[1] == "train_inner" else valid)[int(updates)] = values
-    return dict(sorted(train.items())), dict(sorted(valid.items()))
+        elif match := PARAMETERS.search(line):
+            parameters = int(match[1].replace(",", ""))
+        elif match := SECONDS.search(line):
+            seconds += float(match[1])
+    return Log(dict(sorted(train.items())), dict(sorted(valid.items())), parameters, seconds)
 
 
-def read_log(path: Path) -> tuple[Curve, Curve]:
+def read(path: Path) -> Log:
     """
     Raises:
-        TextError: the file cannot be read, or holds no record of training.
+        UserError: the file cannot be read, or holds no record of training.
     """
-    train, valid = read_curves(read_lines(path))
-    if not train and not valid:
-        raise TextError(f"{path} has no record of training; train with --log-format simple or json")
-    return train, valid
+    log = parse(read_lines(path))
+    if not log.train and not log.valid:
+        raise UserError(f"{path} has no record of training; train with --log-format simple or json")
+    return log
+
+
+def measure(files: dict[str, Path], value: str = "loss") -> dict[str, Any]:
+    """A value by number of updates: run -> split -> updates -> value.
+
+    Raises:
+        UserError: a file is no log, or has no such value.
+    """
+    runs = {}
+    for name, path in files.items():
+        log = read(path)
+        runs[name] = {
+            split: {update: found[value] for update, found in curve.items() if value in found}
+            for split, curve in (("train", log.train), ("valid", log.valid))
+        }
+        if not any(runs[name].values()):
+            raise UserError(f"{path} has no {value}; choose another --value")
+    return {"value": value, "runs": runs}
+
+
+def rows(result: dict[str, Any]) -> Rows:
+    """The best validation value of each run."""
+    value, lines = result["value"], []
+    choose = max if value == "bleu" else min
+    for name, splits in result["runs"].items():
+        if valid := splits["valid"]:
+            update = choose(valid, key=valid.get)
+            lines.append([name, f"{valid[update]:g}", f"{update:,}", f"{max(valid):,}"])
+    return Rows(["run", f"best {value}", "at update", "of"], lines)
+
+
+TSV_HEAD = ["run", "split", "updates", "value"]
+
+
+def tsv(result: dict[str, Any]) -> Iterable[list[Any]]:
+    for name, splits in result["runs"].items():
+        for split, curve in splits.items():
+            yield from ([name, split, update, f"{value:g}"] for update, value in curve.items())
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Thin lines are training, thick ones validation."""
+    from cape_fairseq.evaluation.plots import axes_of
+
+    with axes_of(path, "updates", result["value"]) as axes:
+        for number, (name, splits) in enumerate(result["runs"].items()):
+            for split, width in (("train", 0.8), ("valid", 2.2)):
+                if curve := splits[split]:
+                    style = {"color": f"C{number}", "linewidth": width, "label": f"{name}, {split}"}
+                    axes.plot(list(curve), list(curve.values()), **style)
+        axes.legend()

@@ -10,8 +10,9 @@ from fairseq.models import register_model_architecture
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 from omegaconf import OmegaConf
 
+from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.models import positional_transformer  # noqa: F401  (registers the model first)
-from cape_fairseq.models.config import ENCODINGS, base_architecture
+from cape_fairseq.models.config import base_architecture
 
 
 def tiny(args: Any) -> None:
@@ -26,7 +27,7 @@ def tiny(args: Any) -> None:
 
 
 def wmt_en_de_18l(args: Any) -> None:
-    """18 + 18 layers of the base width, post-norm: the deep models of the CAPE paper, which stand on ADMIN."""
+    """18 + 18 layers of the base width, post-norm: CAPE's deep models, which stand on ADMIN."""
     args.encoder_layers = getattr(args, "encoder_layers", 18)
     args.decoder_layers = getattr(args, "decoder_layers", 18)
     args.residual_init = getattr(args, "residual_init", "admin")
@@ -50,7 +51,8 @@ def register(name: str, preset: Callable[[Any], None]) -> None:
         if not OmegaConf.is_config(args):
             preset(args)
             return
-        # With omegaconf 2.0 (fairseq 0.12.2) what hydra was not told is None, and not missing as presets expect.
+        # With omegaconf 2.0 (fairseq 0.12.2) what hydra was not told is None, and not missing as
+        # presets expect.
         options = Namespace(**OmegaConf.to_container(args))
         preset(options)
         options.base_layers = getattr(options, "base_layers", 0)  # its trainer compares it
@@ -63,7 +65,8 @@ def preset(encoding: str, suffix: str) -> Callable[[Any], None]:
     """What ``{encoding}_transformer{suffix}`` sets where nothing else is said."""
 
     def apply(args: Any) -> None:
-        args.position_encoding = getattr(args, "position_encoding", encoding)
+        if getattr(args, "position_encoding", None) is None:
+            args.position_encoding = encoding
         SIZES[suffix](args)
         base_architecture(args)
 

@@ -16,10 +16,9 @@ from cape_fairseq.models.admin import initialize
 from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.encoder import PositionalEncoder
-from cape_fairseq.models.floater import freeze
 from cape_fairseq.models.source_scale import resolve_source_scale
 from cape_fairseq.models.validation import validate
-from cape_fairseq.models.warm_start import adapt_position_tables
+from cape_fairseq.models.warm_start import adapt_parameters
 from cape_fairseq.positions import PairDraw, keyed_generator
 
 
@@ -27,14 +26,21 @@ from cape_fairseq.positions import PairDraw, keyed_generator
 class PositionalTransformer(TransformerModelBase):
     """fairseq's Transformer with ``--position-encoding``; see :mod:`cape_fairseq.models.config`."""
 
-    def __init__(self, cfg: PositionalTransformerConfig, encoder: PositionalEncoder, decoder: PositionalDecoder):
+    def __init__(
+        self,
+        cfg: PositionalTransformerConfig,
+        encoder: PositionalEncoder,
+        decoder: PositionalDecoder,
+    ) -> None:
         super().__init__(cfg, encoder, decoder)
         self.num_updates = 0
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
         # Without defaults, so that those of the named architecture come through.
-        gen_parser_from_dataclass(parser, PositionalTransformerConfig(), delete_default=True, with_prefix="")
+        gen_parser_from_dataclass(
+            parser, PositionalTransformerConfig(), delete_default=True, with_prefix=""
+        )
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> PositionalTransformer:
@@ -55,7 +61,9 @@ class PositionalTransformer(TransformerModelBase):
         if args.residual_init == "admin":
             initialize(model, task)
             args.residual_init = "admin-profiled"
-        model.decoder.align_in_training = bool(getattr(getattr(task, "cfg", None), "load_alignments", False))
+        model.decoder.align_in_training = bool(
+            getattr(getattr(task, "cfg", None), "load_alignments", False)
+        )
         return model
 
     @classmethod
@@ -64,7 +72,9 @@ class PositionalTransformer(TransformerModelBase):
 
     @classmethod
     def build_decoder(cls, cfg, tgt_dict, embed_tokens) -> PositionalDecoder:
-        return PositionalDecoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+        return PositionalDecoder(
+            cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
+        )
 
     def set_num_updates(self, num_updates: int) -> None:
         super().set_num_updates(num_updates)
@@ -73,19 +83,19 @@ class PositionalTransformer(TransformerModelBase):
     def draw(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> PairDraw | None:
         """Draw the augmentation of a training batch, once for each sentence pair.
 
-        fairseq seeds PyTorch with seed + update on every rank. A number from that stream, the update
-        and the rank together make the key, so that micro-batches, ranks and runs with neighbouring
-        seeds draw different numbers, and a resumed run draws those of an unbroken one.
+        fairseq seeds PyTorch with seed + update on every rank. A number from that stream, the
+        update and the rank together make the key, so that micro-batches, ranks and runs with
+        neighbouring seeds draw different numbers, and a resumed run draws those of an unbroken one.
         """
         augmentation = self.encoder.positions.augmentation
         if not augmentation.is_random:
             return None
-        rank = distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+        several = distributed.is_available() and distributed.is_initialized()
+        rank = distributed.get_rank() if several else 0
         stream = int(torch.randint(2**62, ()))
-        source_length = src_tokens.size(1) + (self.encoder.bos is not None)
         return augmentation.draw(
             src_tokens.size(0),
-            source_length,
+            src_tokens.size(1) + self.encoder.positions.bos.extra,
             prev_output_tokens.size(1),
             keyed_generator(stream, self.num_updates, rank),
         )
@@ -100,7 +110,8 @@ class PositionalTransformer(TransformerModelBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ):
-        """fairseq's forward; in training mode positions are augmented, once for each sentence pair."""
+        """fairseq's forward; in training mode positions are augmented, once for each sentence
+        pair."""
         draw = self.draw(src_tokens, prev_output_tokens) if self.training else None
         encoder_out = self.encoder(
             src_tokens,
@@ -122,7 +133,17 @@ class PositionalTransformer(TransformerModelBase):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make a checkpoint of any encoding fit this one: warm start, any to any.
 
-        Only position tables are exchanged; any other difference still fails in loading.
+        Only what belongs to an encoding is exchanged; any other difference still fails in
+        loading.
         """
         super().upgrade_state_dict_named(state_dict, name)
-        adapt_position_tables(self, state_dict, name)
+        adapt_parameters(self, state_dict, name)
+
+
+def freeze(model: PositionalTransformer, what: str) -> None:
+    """``--floater-freeze``: keep the ``dynamics``, or all but FLOATER's own parameters, as is."""
+    for name, parameter in model.named_parameters():
+        if what == "dynamics":
+            parameter.requires_grad_(".flow.dynamics." not in f".{name}")
+        elif what == "transformer":
+            parameter.requires_grad_(".flow." in f".{name}")

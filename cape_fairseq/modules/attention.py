@@ -1,4 +1,5 @@
-"""Multi-head attention over ``scaled_dot_product_attention``, with fairseq's parameters and state."""
+"""Multi-head attention over ``scaled_dot_product_attention``, with fairseq's parameters and
+state."""
 
 from __future__ import annotations
 
@@ -7,28 +8,33 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.modules.relative_attention import relative_attention
-from cape_fairseq.positions.relative import init_table, pairwise_products, pairwise_sums
+from cape_fairseq.positions.relative.attention import relative_attention
+from cape_fairseq.positions.relative.shaw import init_table, pairwise_products, pairwise_sums
 from cape_fairseq.positions.rotary import rotate
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
 
 class Attention(MultiheadAttention):
-    """Self- or cross-attention of every encoding, in training, evaluation and step-by-step decoding.
+    """Self- or cross-attention of every encoding, in training, evaluation and step-by-step
+    decoding.
 
     Parameters, their names and initialization, and the reordering of beams are those of
-    ``fairseq.modules.MultiheadAttention``; the computation is PyTorch's fused kernel wherever neither
-    the weights themselves are asked for nor learned relative positions are part of it.
+    ``fairseq.modules.MultiheadAttention``; the computation is PyTorch's fused kernel wherever
+    neither the weights themselves are asked for nor learned relative positions are part of it.
 
     Args:
         relative_distance: k > 0 gives self-attention learned relative positions of -k to k.
         relative_values: whether the values have them too, and not only the keys.
     """
 
-    def __init__(self, *args, relative_distance: int = 0, relative_values: bool = True, **kwargs) -> None:
+    def __init__(
+        self, *args, relative_distance: int = 0, relative_values: bool = True, **kwargs
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.dropout_module.module_name = "MultiheadAttention"  # what --retain-dropout-modules calls it
+        self.dropout_module.module_name = (
+            "MultiheadAttention"  # what --retain-dropout-modules calls it
+        )
         self.relative_keys = self.relative_values = None
         if relative_distance:
             self.relative_keys = nn.Parameter(init_table(relative_distance, self.head_dim))
@@ -53,11 +59,12 @@ class Attention(MultiheadAttention):
         Args:
             query: [T, B, C].
             key: [S, B, C], the encoder's output; None in self-attention.
-            mask: broadcastable to [B, H, T, S]: bool, True where a query may look, or float, added to
-                the scores; every query must see a key. In incremental decoding S is the whole prefix.
+            mask: broadcastable to [B, H, T, S]: bool, True where a query may look, or float, added
+                to the scores; every query must see a key. In incremental decoding S is the whole
+                prefix.
             incremental_state: holds the keys and values of earlier steps.
-            causal: query i sees keys 0..i only. A mask has to say so itself; in incremental decoding
-                there are no later keys.
+            causal: query i sees keys 0..i only. A mask has to say so itself; in incremental
+                decoding there are no later keys.
             need_weights: return the attention weights too.
             rotation: complex [B or 1, 1, T, D / 2], turns queries and the keys of the same tokens.
             query_bias: [T, B or 1, C], added to the projected queries.
@@ -99,7 +106,8 @@ class Attention(MultiheadAttention):
         key_bias: Tensor | None,
         value_bias: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Project ``source`` [S, B, C] to keys and values [B, H, S, C / H], with those of earlier steps."""
+        """Project ``source`` [S, B, C] to keys and values [B, H, S, C / H], with those of earlier
+        steps."""
         saved = self._get_input_buffer(state) if state is not None else {}
         if saved and self.encoder_decoder_attention:
             return saved["prev_key"], saved["prev_value"]
@@ -120,23 +128,6 @@ def add(x: Tensor, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + bias.type_as(x)
 
 
-def visible_keys(key_padding_mask: Tensor | None, length: int, causal: bool) -> Tensor | None:
-    """Turn a padding mask [B, S] into True where a query may look: [B, 1, T or 1, S], or None.
-
-    The last T keys are those of the T queries themselves if ``causal``. A query at padding on the left
-    would then see nothing at all, and its softmax would be NaN; it may always see itself, which
-    changes nothing for real tokens.
-    """
-    if key_padding_mask is None:
-        return None
-    visible = ~key_padding_mask[:, None, None, :]
-    if not causal:
-        return visible
-    earlier = key_padding_mask.size(1) - length
-    past = visible.new_ones(length, key_padding_mask.size(1)).tril(earlier)
-    return (visible & past) | past.triu(earlier)
-
-
 def attend_with_weights(
     q: Tensor,
     k: Tensor,
@@ -149,7 +140,8 @@ def attend_with_weights(
 ) -> tuple[Tensor, Tensor]:
     """Attention spelled out, for when its weights are wanted: [B, H, T, D] and [H, B, T, S].
 
-    The softmax is taken in float32 at least, and the weights are returned as they are before dropout.
+    The softmax is taken in float32 at least, and the weights are returned as they are before
+    dropout.
     """
     q = q * q.size(-1) ** -0.5
     scores = q @ k.transpose(2, 3)
@@ -158,7 +150,9 @@ def attend_with_weights(
     if causal:
         mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
     if mask is not None:
-        scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))
+        scores = (
+            scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))
+        )
     weights = scores.softmax(dim=-1, dtype=torch.promote_types(q.dtype, torch.float32))
     dropped = F.dropout(weights, dropout).type_as(v)
     x = dropped @ v

@@ -1,3 +1,4 @@
-"""Optimizers that fairseq lacks. ``--user-dir`` imports models and tasks only, so the models import this."""
+"""Optimizers that fairseq lacks. ``--user-dir`` imports models and tasks only; models import
+this."""
 
 from cape_fairseq.optim import radam  # noqa: F401  (registers the optimizer)

@@ -1,4 +1,5 @@
-"""``--optimizer radam``: Adam with rectified variance (Liu et al. 2020, "On the variance of the adaptive
+"""``--optimizer radam``: Adam with rectified variance (Liu et al. 2020, "On the variance of the
+adaptive
 learning rate and beyond"), by torch."""
 
 # No "from __future__ import annotations": fairseq reads the types of options at run time.
@@ -14,7 +15,8 @@ from omegaconf import II
 
 @dataclass
 class FairseqRAdamConfig(FairseqDataclass):
-    """Options; betas are a string such as "(0.9, 0.98)", as for fairseq's adam, or a list in YAML."""
+    """Options; betas are a string such as "(0.9, 0.98)", as for fairseq's adam, or a list in
+    YAML."""
 
     radam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for RAdam optimizer"})
     radam_eps: float = field(default=1e-8, metadata={"help": "epsilon for RAdam optimizer"})
@@ -33,7 +35,10 @@ def parse_betas(betas: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         first = second = -1.0
     if not (0 <= first < 1 and 0 <= second < 1):
-        raise ValueError(f"--radam-betas is {betas}, but it must be two numbers from 0 to below 1, as in '(0.9, 0.98)'")
+        raise ValueError(
+            f"--radam-betas is {betas}, but it must be two numbers from 0 to below 1, as in "
+            "'(0.9, 0.98)'"
+        )
     return first, second
 
 
@@ -43,7 +48,9 @@ class FairseqRAdam(FairseqOptimizer):
 
     def __init__(self, cfg: FairseqRAdamConfig, params: Any) -> None:
         super().__init__(cfg)
-        self._optimizer = torch.optim.RAdam(params, **self.optimizer_config, decoupled_weight_decay=True)
+        self._optimizer = torch.optim.RAdam(
+            params, **self.optimizer_config, decoupled_weight_decay=True
+        )
 
     @property
     def supports_flat_params(self) -> bool:
@@ -54,4 +61,9 @@ class FairseqRAdam(FairseqOptimizer):
         """What a resumed run takes from the command line instead of the checkpoint."""
         lr = self.cfg.lr[0] if isinstance(self.cfg.lr, Collection) else self.cfg.lr
         betas = parse_betas(self.cfg.radam_betas)
-        return {"lr": lr, "betas": betas, "eps": self.cfg.radam_eps, "weight_decay": self.cfg.weight_decay}
+        return {
+            "lr": lr,
+            "betas": betas,
+            "eps": self.cfg.radam_eps,
+            "weight_decay": self.cfg.weight_decay,
+        }

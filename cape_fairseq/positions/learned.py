@@ -24,22 +24,6 @@ class LearnedEncoding(nn.Embedding):
         """The number of tokens that a sentence may have."""
         return self.num_embeddings - self.padding_idx - 1
 
-    def check_length(self, padding_mask: Tensor, option: str) -> None:
-        """Refuse a batch (bool [B, T], True at padding) with a sentence longer than the table.
-
-        Raises:
-            ValueError: naming the length, the limit and ``option``, which sets the limit.
-        """
-        # The width is a bound that costs nothing; tokens are counted only where it is too wide.
-        if padding_mask.size(1) <= self.max_positions:
-            return
-        longest = int((~padding_mask).sum(dim=1).max())
-        if longest > self.max_positions:
-            raise ValueError(
-                f"a sentence has {longest} tokens, but learned positions end at {self.max_positions}: "
-                f"train with a larger {option}, or use an encoding without a limit (sinpos, shape, cape)"
-            )
-
     def forward(self, positions: Tensor) -> Tensor:
         """Integer-valued float positions [B, T] -> [B, T, dim]."""
         return F.embedding(positions.to(torch.long), self.weight, self.padding_idx)

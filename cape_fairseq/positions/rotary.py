@@ -1,17 +1,35 @@
-"""Rotary positions (RoPE, Su et al. 2021): queries and keys turned by angles that grow with the position."""
+"""Rotary positions (RoPE, Su et al. 2021): queries and keys turned by angles that grow with the
+position."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from cape_fairseq.positions.attention import AttentionPositions
+
+
+class Rotary(AttentionPositions):
+    """Rotary positions for heads of width ``dim``, the same turn in every block."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(
+        self, queries: Tensor, keys: Tensor, mask: Tensor | None, causal: bool
+    ) -> dict[str, Any]:
+        return {"mask": mask, "rotation": rotation(queries, self.dim)}
 
 
 def rotation(positions: Tensor, dim: int) -> Tensor:
     """Unit complex numbers that turn each pair of components (Su et al. 2021, section 3.2.2).
 
     Pair k turns by ``position * 10000^(-2k / dim)``. A product of a turned query and a turned key
-    depends on the difference of their positions only. Angles are taken in float64, so that this holds
-    at any distance from the start.
+    depends on the difference of their positions only. Angles are taken in float64, so that this
+    holds at any distance from the start.
 
     Args:
         positions: float32 [B, T], any real numbers.
@@ -31,7 +49,8 @@ def rotation(positions: Tensor, dim: int) -> Tensor:
 
 
 def rotate(x: Tensor, turn: Tensor) -> Tensor:
-    """Turn the pairs (2k, 2k + 1) of x [B, H, T, D] by ``turn`` [B, 1, T, D / 2], at least in float32."""
+    """Turn the pairs (2k, 2k + 1) of x [B, H, T, D] by ``turn`` [B, 1, T, D / 2], at least in
+    float32."""
     wide = x if x.dtype == torch.float64 else x.float()
     pairs = torch.view_as_complex(wide.unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * turn).flatten(-2).type_as(x)

@@ -53,4 +53,8 @@ class SinusoidalEncoding(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         """Positions float32 [B, T] -> float32 [B, T, dim]."""
         encoded = sinusoid(positions, self.dim)
-        return encoded if self.block is None else encoded + sinusoid(positions.new_tensor(self.block), self.dim)
+        return (
+            encoded
+            if self.block is None
+            else encoded + sinusoid(positions.new_tensor(self.block), self.dim)
+        )

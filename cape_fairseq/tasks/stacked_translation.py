@@ -1,4 +1,5 @@
-"""The task ``stacked_translation``: translation of consecutive sentence pairs joined into long ones."""
+"""The task ``stacked_translation``: translation of consecutive sentence pairs joined into long
+ones."""
 
 # No "from __future__ import annotations": fairseq reads the types of options at run time.
 import copy
@@ -18,8 +19,8 @@ from omegaconf import II, OmegaConf, open_dict
 from torch import Tensor
 from tqdm import tqdm
 
-from cape_fairseq.evaluation.segmentation import BinarizedSide
-from cape_fairseq.evaluation.stacking import JUNCTIONS, PAPER_MIN_TOKENS, Rules, Stack, stacks
+from cape_fairseq.data.binarized import BinarizedSide
+from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, Rules, Stack, stacks
 
 logger = logging.getLogger(__name__)
 
@@ -29,26 +30,37 @@ class StackedTranslationConfig(TranslationConfig):
     """Options beside those of ``translation``."""
 
     stack_min_tokens: Optional[int] = field(
-        default=None, metadata={"help": f"join pairs until the target has so many tokens ({PAPER_MIN_TOKENS})"}
+        default=None,
+        metadata={"help": f"join pairs until the target has so many tokens ({PAPER_MIN_TOKENS})"},
     )
-    stack_sentences: Optional[int] = field(default=None, metadata={"help": "join so many pairs instead"})
+    stack_sentences: Optional[int] = field(
+        default=None, metadata={"help": "join so many pairs instead"}
+    )
     stack_separator: Optional[str] = field(
         default=None, metadata={"help": "a token of both dictionaries to put between sentences"}
     )
     stack_junction: Optional[ChoiceEnum(JUNCTIONS)] = field(
         default=None,
         metadata={
-            "help": "comma: a final full stop becomes a comma and the next first letter is lower-cased; "
-            "none: sentences stay as they are (comma, or none with a separator)"
+            "help": "comma: a final full stop becomes a comma and the next first letter is "
+            "lower-cased; none: sentences stay as they are (comma, or none with a separator)"
         },
     )
-    stack_keep_rest: bool = field(default=False, metadata={"help": "keep what is left over at the end of a split"})
-    stack_swap: bool = field(
-        default=False, metadata={"help": "move the first sentence of each stack to its end (SHAPE, Table 1)"}
+    stack_keep_rest: bool = field(
+        default=False, metadata={"help": "keep what is left over at the end of a split"}
     )
-    max_source_positions: int = field(default=100_000, metadata={"help": "max number of tokens in the source sequence"})
-    max_target_positions: int = field(default=100_000, metadata={"help": "max number of tokens in the target sequence"})
-    # All of --bpe and its options; not an option itself. (II makes a string, nothing that could change.)
+    stack_swap: bool = field(
+        default=False,
+        metadata={"help": "move the first sentence of each stack to its end (SHAPE, Table 1)"},
+    )
+    max_source_positions: int = field(
+        default=100_000, metadata={"help": "max number of tokens in the source sequence"}
+    )
+    max_target_positions: int = field(
+        default=100_000, metadata={"help": "max number of tokens in the target sequence"}
+    )
+    # All of --bpe and its options; not an option itself. (II makes a string, nothing that could
+    # change.)
     stack_bpe: Any = II("bpe")  # noqa: RUF009
 
 
@@ -57,13 +69,17 @@ class Sentences(torch.utils.data.Dataset):
 
     def __init__(self, sentences: list[list[int]], eos: int) -> None:
         self.ends = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
-        self.tokens = np.fromiter((i for s in sentences for i in (*s, eos)), np.int32, self.ends[-1])
+        self.tokens = np.fromiter(
+            (i for s in sentences for i in (*s, eos)), np.int32, self.ends[-1]
+        )
 
     def __len__(self) -> int:
         return len(self.ends) - 1
 
     def __getitem__(self, index: int) -> Tensor:
-        return torch.from_numpy(self.tokens[self.ends[index] : self.ends[index + 1]].astype(np.int64))
+        return torch.from_numpy(
+            self.tokens[self.ends[index] : self.ends[index + 1]].astype(np.int64)
+        )
 
     @property
     def sizes(self) -> np.ndarray:
@@ -76,7 +92,9 @@ class StackedTranslationTask(TranslationTask):
 
     cfg: StackedTranslationConfig
 
-    def __init__(self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
+    def __init__(
+        self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
+    ) -> None:
         """
         Raises:
             ValueError: an option makes no sense, or the separator is in no dictionary.
@@ -91,8 +109,13 @@ class StackedTranslationTask(TranslationTask):
             raise ValueError(f"--stack-min-tokens and --stack-sentences: {error}") from None
         for option in ("load_alignments", "num_batch_buckets"):
             if getattr(cfg, option):
-                raise ValueError(f"--{option.replace('_', '-')} does not work with stacked sentences; leave it out")
-        self.junction = str(cfg.stack_junction or ("none" if cfg.stack_separator else "comma")) == "comma"
+                raise ValueError(
+                    f"--{option.replace('_', '-')} does not work with stacked sentences; leave it "
+                    "out"
+                )
+        self.junction = (
+            str(cfg.stack_junction or ("none" if cfg.stack_separator else "comma")) == "comma"
+        )
 
     def separators(self) -> tuple[list[int], list[int]]:
         """The separator's token on either side; nothing where there is none."""
@@ -103,8 +126,14 @@ class StackedTranslationTask(TranslationTask):
         for language, dictionary in sides:
             if symbol not in dictionary:
                 spare = next((s for s in dictionary.symbols if s.startswith("madeupword")), None)
-                advice = f"take {spare}, which is there and in no text" if spare else "choose a token that is there"
-                raise ValueError(f"--stack-separator: {symbol!r} is not in dict.{language}.txt; {advice}")
+                advice = (
+                    f"take {spare}, which is there and in no text"
+                    if spare
+                    else "choose a token that is there"
+                )
+                raise ValueError(
+                    f"--stack-separator: {symbol!r} is not in dict.{language}.txt; {advice}"
+                )
         return [self.src_dict.index(symbol)], [self.tgt_dict.index(symbol)]
 
     def segmenter(self) -> Any:
@@ -117,10 +146,13 @@ class StackedTranslationTask(TranslationTask):
             return self.build_bpe(self.cfg.stack_bpe)
         except OSError as error:
             raise ValueError(
-                f"--bpe {self.cfg.stack_bpe._name} cannot be built ({error}); give its codes or model"
+                f"--bpe {self.cfg.stack_bpe._name} cannot be built ({error}); give its codes or "
+                "model"
             ) from None
 
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
         """Load a split as ``translation`` does, and stack it.
 
         Raises:
@@ -129,21 +161,30 @@ class StackedTranslationTask(TranslationTask):
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         pairs = self.datasets[split]
         if pairs.tgt is None:
-            raise ValueError(f"{split} has no {self.cfg.target_lang} side; stacking needs both, so binarize both")
+            raise ValueError(
+                f"{split} has no {self.cfg.target_lang} side; stacking needs both, so binarize both"
+            )
         bpe = self.segmenter() if self.junction else None
         source = BinarizedSide(pairs.src, self.src_dict, self.cfg.source_lang, self.junction, bpe)
         target = BinarizedSide(pairs.tgt, self.tgt_dict, self.cfg.target_lang, self.junction, bpe)
         stacked = list(self.stack(split, len(pairs), source, target))
         if not stacked:
-            raise ValueError(f"{split} has {len(pairs)} pairs, too few for one stack; stack less, or --stack-keep-rest")
+            raise ValueError(
+                f"{split} has {len(pairs)} pairs, too few for one stack; stack less, or "
+                "--stack-keep-rest"
+            )
         used = stacked[-1].sentences.stop
         kept = sum(number < used for side in (source, target) for number in side.kept)
         closed = sum(number < used for side in (source, target) for number in side.closed)
         self.report(split, len(pairs), stacked, kept, closed)
         self.datasets[split] = self.as_dataset(pairs, stacked)
 
-    def stack(self, split: str, count: int, source: BinarizedSide, target: BinarizedSide) -> Iterator[Stack]:
-        with tqdm(total=count, desc=f"stacking {split}", unit=" pairs", mininterval=2, delay=2) as bar:
+    def stack(
+        self, split: str, count: int, source: BinarizedSide, target: BinarizedSide
+    ) -> Iterator[Stack]:
+        with tqdm(
+            total=count, desc=f"stacking {split}", unit=" pairs", mininterval=2, delay=2
+        ) as bar:
             for stack in stacks(count, source, target, self.rules, self.separators()):
                 bar.update(len(stack.sentences))
                 yield stack
@@ -159,15 +200,18 @@ class StackedTranslationTask(TranslationTask):
         hint = "" if self.cfg.stack_bpe is not None else "; --bpe with its options finds its pieces"
         if kept:
             logger.info(
-                f"{split}: {kept:,} words kept a capital letter, because the dictionary lacks them lower-cased{hint}"
+                f"{split}: {kept:,} words kept a capital letter, because the dictionary lacks "
+                f"them lower-cased{hint}"
             )
         if closed:
             logger.info(
-                f"{split}: {closed:,} full stops did not become commas, because the dictionary lacks those{hint}"
+                f"{split}: {closed:,} full stops did not become commas, because the dictionary "
+                f"lacks those{hint}"
             )
 
     def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
-        """fairseq's generator; where nothing is said about the length of translations, up to twice the source + 200.
+        """fairseq's generator; where nothing is said about the length of translations, up to twice
+        the source + 200.
 
         fairseq's own limit of 200 tokens would cut stacks off.
         """
@@ -181,7 +225,14 @@ class StackedTranslationTask(TranslationTask):
         source = Sentences([stack.source for stack in stacked], self.src_dict.eos())
         target = Sentences([stack.target for stack in stacked], self.tgt_dict.eos())
         return LanguagePairDataset(
-            source, source.sizes, self.src_dict, target, target.sizes, self.tgt_dict,
-            left_pad_source=pairs.left_pad_source, left_pad_target=pairs.left_pad_target,
-            shuffle=pairs.shuffle, pad_to_multiple=pairs.pad_to_multiple,
-        )  # fmt: skip
+            source,
+            source.sizes,
+            self.src_dict,
+            target,
+            target.sizes,
+            self.tgt_dict,
+            left_pad_source=pairs.left_pad_source,
+            left_pad_target=pairs.left_pad_target,
+            shuffle=pairs.shuffle,
+            pad_to_multiple=pairs.pad_to_multiple,
+        )

@@ -3,4 +3,4 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 case " $* " in *" -h "*|*" --help "*) usage; exit ;; esac
 install_if_needed
-exec python "$root/scripts/prepare_corpus.py" wmt14_en_fr "$@"
+exec cape-fairseq prepare-corpus wmt14_en_fr "$@"

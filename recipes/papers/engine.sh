@@ -77,7 +77,7 @@ experiment() {
     done
     ! declare -F finish > /dev/null || finish
     rm -f "$out/logs/collect.done"
-    do_step collect "$out/logs" python "$root/scripts/collect_results.py" "$out" --table "$recipe"
+    do_step collect "$out/logs" cape-fairseq collect "$out" --table "$recipe"
     [ -n "$dry" ] || [ "$node_rank" != 0 ] || cat "$out/logs/collect.log"
 }
 
@@ -90,7 +90,7 @@ do_step() {
 # print_commands: let the programs that steps call print themselves, and those that move files do nothing.
 print_commands() {
     show() { printf '%q ' "$@"; printf '\n'; }
-    python() { show python "$@"; }
+    cape-fairseq() { show cape-fairseq "$@"; }
     torchrun() { show torchrun "$@"; }
     fairseq-train() { show fairseq-train "$@"; }
     fairseq-generate() { show fairseq-generate "$@"; }
@@ -123,8 +123,8 @@ prepare_run() {
     [ -n "$dry" ] || [ "$node_rank" != 0 ] || remember "$out/text" "$kind"
     [ -z "$smoke" ] || [ -n "$archives" ] || { archives=$out/stand-ins
         [ -d "$archives" ] || do_step stand-ins "$out/logs" \
-            python "$root/scripts/make_stand_in_archives.py" "$corpus" "$archives"; }
-    do_step "corpus" "$out/logs" python "$root/scripts/prepare_corpus.py" "$corpus" --out "$text" \
+            cape-fairseq stand-ins "$corpus" "$archives"; }
+    do_step "corpus" "$out/logs" cape-fairseq prepare-corpus "$corpus" --out "$text" \
         --archives "${archives:-$out/archives}" ${limit[@]+"${limit[@]}"}
     [ "$derive" = none ] || derive_data "$derive"
 }
@@ -144,11 +144,11 @@ derive_data() {
                 do_step "copy-$split" "$out/logs" copy_pair "$text/bpe/$split" "$derived/$split" "$source" "$target"
                 continue ;;
         esac
-        do_step "$kind-$split" "$out/logs" python "$root/scripts/build_dataset.py" "$kind" "$text/bpe/$split.$source" \
+        do_step "$kind-$split" "$out/logs" cape-fairseq derive "$kind" "$text/bpe/$split.$source" \
             "$text/bpe/$split.$target" "$derived/$split.$source" "$derived/$split.$target"
     done
     if [ "$kind" = short-to-long ]; then
-        do_step "$kind" "$out/logs" python "$root/scripts/build_dataset.py" "$kind" "$text/bpe/train.$source" \
+        do_step "$kind" "$out/logs" cape-fairseq derive "$kind" "$text/bpe/train.$source" \
             "$text/bpe/train.$target" "$derived" ${smoke:+--edges 10 12 14 16 inf}
         local bins=(80-100 100-120 120-140 140-inf) bin
         [ -z "$smoke" ] || bins=(10-12 12-14 14-16 16-inf)
@@ -203,7 +203,7 @@ run_row() {
         --update-freq "$update_freq" --seed "$seed" ${from[@]+"${from[@]}"} ${precision[@]+"${precision[@]}"} \
         ${device[@]+"${device[@]}"} "$@" ${small[@]+"${small[@]}"}
     if [ "$average" != 0 ]; then
-        do_step average "$run/logs" python "$root/scripts/average_checkpoints.py" "$run/checkpoints" \
+        do_step average "$run/logs" cape-fairseq average "$run/checkpoints" \
             "$run/checkpoints/checkpoint_average.pt" --last "$([ -n "$smoke" ] && echo 2 || echo "$average")"
     fi
     local source=${corpus%_*} target=${corpus##*_} tests=()
@@ -218,6 +218,6 @@ run_row() {
             *) tests+=(--test "$name") ;;
         esac
     done
-    do_step score "$run/logs" python "$root/scripts/score_run.py" "$run" --checkpoint "$which" --language "$target" \
+    do_step score "$run/logs" cape-fairseq score "$run" --checkpoint "$which" --language "$target" \
         "${tests[@]}" --tokenized
 }

@@ -8,7 +8,7 @@ decoding+=(--max-len-a 2 --max-len-b 200)  # fairseq would stop ten sentences at
 finish() {
     local swapped=$out/swapped order bin models=() spec fields which=average run
     do_step sample "$out/logs" sample_pair "$out/concat/train" "$swapped/original" 10000
-    do_step swap "$out/logs" python "$root/scripts/build_dataset.py" swap "$swapped/original.en" \
+    do_step swap "$out/logs" cape-fairseq derive swap "$swapped/original.en" \
         "$swapped/original.de" "$swapped/swapped.en" "$swapped/swapped.de"
     for order in original swapped; do
         do_step "binarize-$order" "$out/logs" binarize "$swapped/$order" --source-lang en --target-lang de \
@@ -24,7 +24,7 @@ finish() {
         done
         models+=("${fields[0]}=$run/original.out,$run/swapped.out")
     done
-    do_step swap-test "$out/logs" python "$root/scripts/swap_test.py" "${models[@]}" --language de --output "$out/swap"
+    do_step swap-test "$out/logs" cape-fairseq swap-test "${models[@]}" --language de --output "$out/swap"
 }
 
 # sample_pair FROM TO N: lines of a parallel text at equal distances.

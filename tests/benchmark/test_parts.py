@@ -1,17 +1,22 @@
 """What is compared is what it says, and the tables show what was measured."""
 
 import json
-import sys
 
 import pytest
 import torch
 
 from cape_fairseq.benchmark import parts
 from cape_fairseq.benchmark.models import STOCK, RandomTask, build, random_batch, training_step
-from cape_fairseq.benchmark.report import decoding_report, memory_report, table9_report, training_report
 from cape_fairseq.benchmark.table9 import table9
+from cape_fairseq.benchmark.tables import (
+    decoding_tables,
+    memory_tables,
+    table9_tables,
+    training_tables,
+)
 from cape_fairseq.benchmark.timing import Clock
-from tests.conftest import ROOT, run
+from cape_fairseq.evaluation.rows import text
+from tests.support import cape
 
 TASK = RandomTask(50)
 
@@ -43,7 +48,9 @@ def test_a_training_step_trains():
     model = build(TASK, "relpos", "_tiny")
     before = {name: value.clone() for name, value in model.named_parameters()}
     training_step(TASK, model, random_batch(TASK, 3, 7, torch.device("cpu")))()
-    changed = [name for name, value in model.named_parameters() if not torch.equal(value, before[name])]
+    changed = [
+        name for name, value in model.named_parameters() if not torch.equal(value, before[name])
+    ]
     assert len(changed) == len(before)
 
 
@@ -53,8 +60,14 @@ def test_an_unknown_size_is_named():
 
 
 def test_table9_measures_every_part():
-    rows = list(table9(Clock("cpu", 5, 0.0, 0), 50, 20, torch.float32, contexts=(100,), lengths=(10,)))
-    assert [(row["case"], row["paper"]) for row in rows] == [("layer", 2.1), ("encoder", 2.4), ("decoder", 1.7)]
+    rows = list(
+        table9(Clock("cpu", 5, 0.0, 0), 50, 20, torch.float32, contexts=(100,), lengths=(10,))
+    )
+    assert [(row["case"], row["paper"]) for row in rows] == [
+        ("layer", 2.1),
+        ("encoder", 2.4),
+        ("decoder", 1.7),
+    ]
     assert all(row["sentences"] == 2 for row in rows)
     assert all(row["seconds"] > 0 for row in rows)
 
@@ -62,8 +75,14 @@ def test_table9_measures_every_part():
 ROW = {"case": "rope", "length": 30, "ratio": 1.025, "spread": [1.0, 1.251], "base": "sinpos"}
 
 
-def test_reports():
-    assert training_report([ROW, {**ROW, "length": 100}, {**ROW, "case": "x", "base": STOCK}]).splitlines() == [
+def shown(tables) -> list[str]:
+    return "\n\n".join(map(text, tables)).splitlines()
+
+
+def test_tables():
+    assert shown(
+        training_tables([ROW, {**ROW, "length": 100}, {**ROW, "case": "x", "base": STOCK}])
+    ) == [
         "training step / sinpos         30 tokens        100 tokens",
         "rope                    1.02 (1.00-1.25)  1.02 (1.00-1.25)",
         "",
@@ -71,27 +90,47 @@ def test_reports():
         "x                                    1.02 (1.00-1.25)",
     ]
     nine = {**ROW, "case": "layer", "context": 100, "sentences": 5, "paper": 1.2}
-    assert table9_report([nine, {**nine, "context": 1000, "paper": None}]).splitlines() == [
+    assert shown(table9_tables([nine, {**nine, "context": 1000, "paper": None}])) == [
         "relpos / none  context  tokens  sentences          slowdown  paper",
-        "layer             1000      30          5  1.02 (1.00-1.25)       ",
+        "layer             1000      30          5  1.02 (1.00-1.25)",
         "layer              100      30          5  1.02 (1.00-1.25)    1.2",
     ]
-    assert memory_report([{**ROW, "bytes": 3 * 2**20, "spread": []}]).splitlines()[1].split() == [
-        "rope", "30", "3", "1.02",
-    ]  # fmt: skip
+    assert shown(memory_tables([{**ROW, "bytes": 3 * 2**20, "spread": []}]))[1].split() == [
+        "rope",
+        "30",
+        "3",
+        "1.02",
+    ]
     spoken = {**ROW, "words_per_second": 1234.5}
-    assert decoding_report([spoken, {**spoken, "ratio": 2.0, "spread": [], "base": STOCK}]).splitlines() == [
+    assert shown(
+        decoding_tables([spoken, {**spoken, "ratio": 2.0, "spread": [], "base": STOCK}])
+    ) == [
         "beam search  words/s          / sinpos  / fairseq transformer",
         "rope           1,234  1.02 (1.00-1.25)                   2.00",
     ]
 
 
 def test_the_script_writes_tables_and_json(tmp_path):
-    script = [sys.executable, ROOT / "scripts" / "benchmark.py"]
-    small = ["--tokens", 20, "--words", 40, "--lengths", 5, "--rounds", 5, "--variants", "sinpos", "shape",
-             "--memory-length", 10, "--decoding-length", 4]  # fmt: skip
-    result = run([*script, "--parts", "training", "decoding", "memory", *small, "--json", tmp_path / "out.json"])
-    rows = json.loads((tmp_path / "out.json").read_text())["measurements"]
+    small = [
+        "--tokens",
+        20,
+        "--words",
+        40,
+        "--lengths",
+        5,
+        "--rounds",
+        5,
+        "--memory-length",
+        10,
+        "--decoding-length",
+        4,
+        "--variants",
+        "sinpos",
+        "shape",
+    ]
+    three = ["training", "decoding", "memory"]
+    result = cape("benchmark", "--parts", *three, *small, "--json", tmp_path / "out.json")
+    rows = json.loads((tmp_path / "out.json").read_text())["measured"]
     found = {(row["part"], row["case"], row["base"]) for row in rows}
     assert found == {
         ("training", "shape", "sinpos"),
@@ -102,9 +141,12 @@ def test_the_script_writes_tables_and_json(tmp_path):
     assert all(row["ratio"] > 0 for row in rows)
     for title in ("training step / sinpos", "beam search", "peak memory"):
         assert title in result.stdout
-    wrong = run([*script, "--rounds", 0], check=False)
+    wrong = cape("benchmark", "--rounds", 0, check=False)
     assert wrong.returncode == 2
-    assert "--rounds is 0, which is too small" in wrong.stderr
+    assert "argument --rounds: 0 is not a whole number above 0" in wrong.stderr
+    unknown = cape("benchmark", "--variants", "sinus", check=False)
+    assert unknown.returncode == 2
+    assert "--variants has sinus, but it must be of fairseq transformer, sinpos" in unknown.stderr
 
 
 def test_memory_is_that_of_the_process_that_needs_it():
@@ -120,6 +162,8 @@ def test_variants_are_what_they_are_called():
         model = build(TASK, name, "_tiny", **options)
         if variant != STOCK:
             assert model.cfg.position_encoding == variant.split(",")[0]
-            assert (model.encoder.bos is not None) == (variant == "cape")
+            assert (model.encoder.positions.bos.extra == 1) == (variant == "cape")
         if name == "relpos":
-            assert (model.encoder.layers[0].self_attn.relative_values is None) == (variant == "relpos, keys")
+            assert (model.encoder.layers[0].self_attn.relative_values is None) == (
+                variant == "relpos, keys"
+            )

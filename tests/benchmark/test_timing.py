@@ -23,7 +23,9 @@ def test_rounds_are_interleaved_and_warm_up_does_not_count(monkeypatch):
 
         return call
 
-    times = Clock("cpu", rounds=7, seconds=10_000, warmup=3).interleave({"a": case("a", 1), "b": case("b", 2)}, "")
+    times = Clock("cpu", rounds=7, seconds=10_000, warmup=3).interleave(
+        {"a": case("a", 1), "b": case("b", 2)}, ""
+    )
     assert times == {"a": [1.0] * 7, "b": [2.0] * 7}
     rounds = [calls[i : i + 2] for i in range(0, len(calls), 2)]
     assert len(rounds) == 10

@@ -1,4 +1,5 @@
-"""Same seed, same run; a killed run goes on as if nothing had happened; ranks draw different numbers."""
+"""Same seed, same run; a killed run goes on as if nothing had happened; ranks draw different
+numbers."""
 
 import os
 import signal
@@ -7,7 +8,7 @@ import subprocess
 
 import torch
 
-from tests.conftest import fairseq_command, train, train_arguments, train_losses
+from tests.support import fairseq_command, train, train_arguments, train_losses
 
 SAVING = ("--save-interval-updates", 5, "--keep-interval-updates", 1)
 
@@ -17,7 +18,9 @@ def state(folder) -> dict[str, torch.Tensor]:
     checkpoint = torch.load(folder / "checkpoint_last.pt", weights_only=True)
     found = dict(checkpoint["model"])
     for number, moments in checkpoint["last_optimizer_state"]["state"].items():
-        found.update({f"{number}.{name}": torch.as_tensor(value) for name, value in moments.items()})
+        found.update(
+            {f"{number}.{name}": torch.as_tensor(value) for name, value in moments.items()}
+        )
     return found
 
 
@@ -27,13 +30,18 @@ def test_a_killed_run_resumes_bit_for_bit(data_bin, tmp_path):
     arguments = train_arguments(data_bin, tmp_path / "killed", "cape_transformer_tiny", updates)
     command = fairseq_command("train", *arguments, *SAVING)
     process = subprocess.Popen(
-        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     seen = []
     for line in process.stdout:
         seen.append(line)
-        if '"num_updates": "17"' in line:  # two updates after a checkpoint, in the middle of an epoch
+        if (
+            '"num_updates": "17"' in line
+        ):  # two updates after a checkpoint, in the middle of an epoch
             process.send_signal(signal.SIGKILL)
             break
     process.stdout.close()
@@ -43,7 +51,11 @@ def test_a_killed_run_resumes_bit_for_bit(data_bin, tmp_path):
     assert done in (15, 20)  # it may have run on for a moment
     assert begun["extra_state"]["train_iterator"]["iterations_in_epoch"] > 0
     resumed = train(data_bin, tmp_path / "killed", *SAVING, updates=updates)
-    expected, first, second = train_losses(unbroken), train_losses("".join(seen)), train_losses(resumed)
+    expected, first, second = (
+        train_losses(unbroken),
+        train_losses("".join(seen)),
+        train_losses(resumed),
+    )
     assert first == expected[: len(first)]  # the same seed gives the same losses
     assert second == expected[done:]
     one, two = state(tmp_path / "unbroken"), state(tmp_path / "killed")
@@ -74,24 +86,52 @@ def test_two_processes_draw_different_numbers_and_train(data_bin, tmp_path):
     ranks = []
     for rank in range(2):
         arguments = fairseq_command(
-            "train", *train_arguments(data_bin, tmp_path / "save", "cape_transformer_tiny", 4),
-            "--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}",
-            "--distributed-world-size", 2, "--distributed-rank", rank, "--distributed-backend", "gloo",
-            "--ddp-backend", "legacy_ddp", "--residual-init", "admin",
-        )  # fmt: skip
-        command = [arguments[0], "-c", RECORD, *arguments[3:]]  # as "python -m fairseq_cli.train", recorded
-        ranks.append(subprocess.Popen(
-            [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        ))  # fmt: skip
+            "train",
+            *train_arguments(data_bin, tmp_path / "save", "cape_transformer_tiny", 4),
+            "--distributed-no-spawn",
+            "--distributed-init-method",
+            f"tcp://127.0.0.1:{port}",
+            "--distributed-world-size",
+            2,
+            "--distributed-rank",
+            rank,
+            "--distributed-backend",
+            "gloo",
+            "--ddp-backend",
+            "legacy_ddp",
+            "--residual-init",
+            "admin",
+        )
+        command = [
+            arguments[0],
+            "-c",
+            RECORD,
+            *arguments[3:],
+        ]  # as "python -m fairseq_cli.train", recorded
+        ranks.append(
+            subprocess.Popen(
+                [str(part) for part in command],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        )
     outputs = [process.communicate(timeout=240)[0] for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], outputs[0][-2000:] + outputs[1][-2000:]
-    shifts = [[line for line in output.splitlines() if line.startswith("SHIFTS")] for output in outputs]
+    assert [process.returncode for process in ranks] == [0, 0], (
+        outputs[0][-2000:] + outputs[1][-2000:]
+    )
+    shifts = [
+        [line for line in output.splitlines() if line.startswith("SHIFTS")] for output in outputs
+    ]
     assert len(shifts[0]) == len(shifts[1]) == 4
     every = [number for lines in shifts for line in lines for number in line[8:-1].split(", ")]
     assert len(set(every)) > 0.99 * len(every)  # no number occurs twice, across ranks and updates
-    # legacy_ddp copies no parameters: both have profiled the same omegas, and updates keep them the same.
-    omegas = [[line for line in output.splitlines() if line.startswith("OMEGA")] for output in outputs]
+    # legacy_ddp copies no parameters: both have profiled the same omegas, and updates keep them the
+    # same.
+    omegas = [
+        [line for line in output.splitlines() if line.startswith("OMEGA")] for output in outputs
+    ]
     assert omegas[0] == omegas[1]
     assert "1.0, 1.0" not in omegas[0][0]
     losses = train_losses(outputs[0])

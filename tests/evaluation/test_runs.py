@@ -5,21 +5,24 @@ from argparse import Namespace
 import pytest
 import torch
 
-from cape_fairseq.evaluation.runs import describe_checkpoints, read_training_log, results_table
-from cape_fairseq.text.parallel import TextError
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.rows import text
+from cape_fairseq.evaluation.runs import describe_checkpoints, describe_training, rows
 
+START = "2026-01-01 00:00:00 | INFO | "
 LOG = """\
-2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. shared model params: 1,913,856 (num. trained: 1,913,856)
-2026-01-01 00:00:01 | INFO | train_inner | epoch 001: 20 / 145 loss=12.1, wps=5000.5, ups=1.5, wpb=3433
-2026-01-01 00:00:02 | INFO | train_inner | epoch 001: 40 / 145 loss=11.1, wps=7000.5, ups=2.5, wpb=3433
-2026-01-01 00:00:03 | INFO | fairseq_cli.train | done training in 10.5 seconds
-2026-01-01 00:00:04 | INFO | train_inner | epoch 001: 60 / 145 loss=10.1, wps=6000.0, ups=2.0, wpb=3433
-2026-01-01 00:00:05 | INFO | fairseq_cli.train | done training in 5.0 seconds
-"""
+{}fairseq_cli.train | num. shared model params: 1,913,856 (num. trained: 1)
+{}train_inner | epoch 001: 20 / 145 loss=12.1, wps=5000.5, ups=1.5, wpb=3433, num_updates=20
+{}train_inner | epoch 001: 40 / 145 loss=11.1, wps=7000.5, ups=2.5, wpb=3433, num_updates=40
+{}fairseq_cli.train | done training in 10.5 seconds
+{}train_inner | epoch 001: 60 / 145 loss=10.1, wps=6000.0, ups=2.0, wpb=3433, num_updates=60
+{}fairseq_cli.train | done training in 5.0 seconds
+""".replace("{}", START)
 
 
-def test_training_log():
-    assert read_training_log(LOG.splitlines()) == {
+def test_training_log(tmp_path):
+    (tmp_path / "log").write_text(LOG)
+    assert describe_training(tmp_path / "log") == {
         "parameters": 1913856,
         "train_seconds": 15.5,
         "words_per_second": 6000.0,
@@ -28,11 +31,18 @@ def test_training_log():
 
 
 def test_checkpoint(tmp_path):
-    model = Namespace(arch="cape_transformer_tiny", source_scale=1.03, cape_global_shift=5.0, dropout=0.1)
+    model = Namespace(
+        arch="cape_transformer_tiny", source_scale=1.03, cape_global_shift=5.0, dropout=0.1
+    )
     cfg = {"model": model, "common": {"seed": 3}, "checkpoint": {"best_checkpoint_metric": "loss"}}
     cfg |= {"task": {"data": "bin"}, "dataset": {"max_tokens": 4096}, "optimization": {"lr": [0.1]}}
     torch.save(
-        {"model": {}, "cfg": cfg, "optimizer_history": [{"num_updates": 40}], "extra_state": {"best": 2.5}},
+        {
+            "model": {},
+            "cfg": cfg,
+            "optimizer_history": [{"num_updates": 40}],
+            "extra_state": {"best": 2.5},
+        },
         tmp_path / "c.pt",
     )
     torch.save({"model": {}, "optimizer_history": [{"num_updates": 60}]}, tmp_path / "last.pt")
@@ -55,22 +65,30 @@ def test_checkpoint(tmp_path):
         "selected_by": "loss",
         "best_value": 2.5,
     }
-    with pytest.raises(TextError, match="there is no checkpoint"):
+    with pytest.raises(UserError, match="there is no checkpoint"):
         describe_checkpoints(tmp_path / "c.pt", tmp_path / "none.pt")
 
 
 def test_table():
-    common = {"parameters": 1913856, "updates": 400, "train_seconds": 120.4, "words_per_second": 6000.0}
+    common = {
+        "parameters": 1913856,
+        "updates": 400,
+        "train_seconds": 120.4,
+        "words_per_second": 6000.0,
+    }
     none = {**common, "words_per_second": None}  # a run shorter than the logging interval
     runs = [
         {"run": "sinpos", **common, "tests": {"test": {"bleu": 97.5, "signature": "s"}}},
         {
             "run": "cape",
             **none,
-            "tests": {"test": {"bleu": 9, "signature": "s"}, "long": {"bleu": 1.25, "signature": "s"}},
+            "tests": {
+                "test": {"bleu": 9, "signature": "s"},
+                "long": {"bleu": 1.25, "signature": "s"},
+            },
         },
     ]
-    assert results_table(runs).splitlines() == [
+    assert text(rows(runs)).splitlines() == [
         "run     parameters  updates  train s  words/s  BLEU test  BLEU long",
         "sinpos   1,913,856      400      120    6,000      97.50          -",
         "cape     1,913,856      400      120        -       9.00       1.25",

@@ -1,29 +1,40 @@
 """Learning curves from real lines of both formats."""
 
-import sys
-
 import pytest
 
-from cape_fairseq.evaluation.training_log import read_curves, read_log
-from cape_fairseq.text.parallel import TextError
-from tests.conftest import ROOT, run, train
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.training_log import parse, read
+from tests.support import cape, train
 
 SIMPLE = [
-    "2026-01-01 00:00:00 | INFO | train_inner | epoch 001:     20 / 296 loss=12.114, nll_loss=12.044, ppl=4222.52, "
-    "wps=4678.1, ups=1.43, wpb=3281.8, bsz=87.2, num_updates=20, lr=0.000160096, gnorm=1.877, train_wall=14, wall=16",
-    "2026-01-01 00:00:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 8.104 | nll_loss 7.404 | "
+    "2026-01-01 00:00:00 | INFO | train_inner | epoch 001:     20 / 296 loss=12.114, "
+    "nll_loss=12.044, ppl=4222.52, "
+    "wps=4678.1, ups=1.43, wpb=3281.8, bsz=87.2, num_updates=20, lr=0.000160096, gnorm=1.877, "
+    "train_wall=14, wall=16",
+    "2026-01-01 00:00:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 8.104 | "
+    "nll_loss 7.404 | "
     "ppl 169.41 | wps 23480.8 | wpb 2502.1 | bsz 57.6 | num_updates 296",
-    "2026-01-01 00:00:00 | INFO | train_inner | epoch 001:     40 / 296 loss=nan, num_updates=40, lr=1.6e-05",
+    "2026-01-01 00:00:00 | INFO | train_inner | epoch 001:     40 / 296 loss=nan, num_updates=40, "
+    "lr=1.6e-05",
     "2026-01-01 00:00:00 | INFO | fairseq.trainer | loss=1.0, num_updates=7",
 ]
 
 
 def test_simple_format():
-    training, validation = read_curves(SIMPLE)
+    training, validation, *_ = parse(SIMPLE)
     assert training[20] == {
-        "loss": 12.114, "nll_loss": 12.044, "ppl": 4222.52, "wps": 4678.1, "ups": 1.43, "wpb": 3281.8, "bsz": 87.2,
-        "lr": 0.000160096, "gnorm": 1.877, "train_wall": 14, "wall": 16,
-    }  # fmt: skip
+        "loss": 12.114,
+        "nll_loss": 12.044,
+        "ppl": 4222.52,
+        "wps": 4678.1,
+        "ups": 1.43,
+        "wpb": 3281.8,
+        "bsz": 87.2,
+        "lr": 0.000160096,
+        "gnorm": 1.877,
+        "train_wall": 14,
+        "wall": 16,
+    }
     assert training[40]["lr"] == 1.6e-05
     assert list(training) == [20, 40]
     assert validation[296]["loss"] == 8.104
@@ -31,23 +42,25 @@ def test_simple_format():
 
 
 def test_a_resumed_log_has_each_update_once():
-    training, _ = read_curves([SIMPLE[0], SIMPLE[0].replace("loss=12.114", "loss=11")])
+    training = parse([SIMPLE[0], SIMPLE[0].replace("loss=12.114", "loss=11")]).train
     assert training[20]["loss"] == 11
 
 
 def test_a_file_without_records_is_refused(tmp_path):
     (tmp_path / "log").write_text("nothing\n")
-    with pytest.raises(TextError, match="has no record of training; train with --log-format simple or json"):
-        read_log(tmp_path / "log")
+    with pytest.raises(
+        UserError, match="has no record of training; train with --log-format simple or json"
+    ):
+        read(tmp_path / "log")
 
 
 @pytest.mark.parametrize("form", ["json", "simple"])
 def test_plot_training_on_a_real_log(data_bin, tmp_path, form):
     printed = train(data_bin, tmp_path / "run", "--log-format", form, updates=9)
     (tmp_path / "log").write_text(printed)
-    out = run([sys.executable, ROOT / "scripts/plot_training.py", "a=log", "--value", "nll_loss"], cwd=tmp_path).stdout
+    out = cape("plot-training", "a=log", "--value", "nll_loss", cwd=tmp_path).stdout
     rows = [line.split("\t") for line in (tmp_path / "training.tsv").read_text().splitlines()[1:]]
-    training, validation = read_log(tmp_path / "log")
+    training, validation, *_ = read(tmp_path / "log")
     assert len(training) == 9
     assert [row[2:] for row in rows if row[1] == "train"] == [
         [str(u), f"{v['nll_loss']:g}"] for u, v in training.items()
@@ -55,7 +68,7 @@ def test_plot_training_on_a_real_log(data_bin, tmp_path, form):
     assert max(validation) == 9
     assert f"{min(v['nll_loss'] for v in validation.values()):g}" in out
     assert (tmp_path / "training.png").stat().st_size > 10_000
-    refused = run([sys.executable, ROOT / "scripts/plot_training.py", "a=log", "--value", "bleu"], False, cwd=tmp_path)
+    refused = cape("plot-training", "a=log", "--value", "bleu", check=False, cwd=tmp_path)
     assert refused.returncode == 1
     assert "has no bleu; choose another --value" in refused.stderr
 
@@ -63,7 +76,9 @@ def test_plot_training_on_a_real_log(data_bin, tmp_path, form):
 def test_tensorboard(data_bin, tmp_path):
     """fairseq's option, with the package of the extra "tensorboard"."""
     pytest.importorskip("tensorboardX")
-    printed = train(data_bin, tmp_path / "run", "--tensorboard-logdir", tmp_path / "board", updates=4)
+    printed = train(
+        data_bin, tmp_path / "run", "--tensorboard-logdir", tmp_path / "board", updates=4
+    )
     assert "tensorboard not found" not in printed
     files = list((tmp_path / "board").rglob("events.out.tfevents.*"))
     assert {path.parent.name for path in files} >= {"train_inner", "valid"}

@@ -1,8 +1,8 @@
-"""ADMIN: the profile against variances taken one by one, folding against the model itself, and what it is for."""
+"""ADMIN: the profile against variances taken one by one, folding against the model itself, and what
+it is for."""
 
 import itertools
 import re
-import sys
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -10,10 +10,21 @@ import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 
-from cape_fairseq.evaluation.runs import load_checkpoint
-from cape_fairseq.models.admin import fold_checkpoint, initialize, training_batch
-from cape_fairseq.text.parallel import TextError
-from tests.conftest import ENCODINGS, PAD, ROOT, ToyTask, batch, build, fairseq, run, train, train_losses
+from cape_fairseq.checkpoints.folding import fold_checkpoint
+from cape_fairseq.checkpoints.reading import read
+from cape_fairseq.errors import UserError
+from cape_fairseq.models.admin import initialize, training_batch
+from tests.support import (
+    ENCODINGS,
+    PAD,
+    ToyTask,
+    batch,
+    build,
+    cape,
+    fairseq,
+    train,
+    train_losses,
+)
 
 
 class DataTask(ToyTask):
@@ -21,12 +32,18 @@ class DataTask(ToyTask):
 
     def __init__(self, pairs: int = 40) -> None:
         super().__init__()
-        lengths = torch.randint(2, 12, (2, pairs), generator=torch.Generator().manual_seed(0)).tolist()
-        sides = [[batch([n], left=False, seed=i)[0] for i, n in enumerate(side)] for side in lengths]
+        lengths = torch.randint(
+            2, 12, (2, pairs), generator=torch.Generator().manual_seed(0)
+        ).tolist()
+        sides = [
+            [batch([n], left=False, seed=i)[0] for i, n in enumerate(side)] for side in lengths
+        ]
         dictionary = self.source_dictionary
         self.cfg = SimpleNamespace(train_subset="train")
         self.datasets = {
-            "train": LanguagePairDataset(sides[0], lengths[0], dictionary, sides[1], lengths[1], dictionary)
+            "train": LanguagePairDataset(
+                sides[0], lengths[0], dictionary, sides[1], lengths[1], dictionary
+            )
         }
 
     def dataset(self, split):
@@ -35,7 +52,9 @@ class DataTask(ToyTask):
 
 def deep(arch: str, **options):
     """A model of four layers whose omegas were profiled."""
-    model = build(arch, residual_init="admin-profiled", encoder_layers=4, decoder_layers=4, **options)
+    model = build(
+        arch, residual_init="admin-profiled", encoder_layers=4, decoder_layers=4, **options
+    )
     for name, parameter in model.named_parameters():  # residual branches of different sizes
         if name.endswith(("fc2.weight", "out_proj.weight")):
             parameter.data *= 1 + len(name) % 3
@@ -56,7 +75,9 @@ def recorded(stack):
     return found
 
 
-@pytest.mark.parametrize("arch", ["sinpos_transformer_tiny", "cape_transformer_tiny", "floater_transformer_tiny"])
+@pytest.mark.parametrize(
+    "arch", ["sinpos_transformer_tiny", "cape_transformer_tiny", "floater_transformer_tiny"]
+)
 def test_omega_is_the_weight_of_the_stream(arch):
     model, task = deep(arch), DataTask()
     inputs = training_batch(task)
@@ -67,13 +88,18 @@ def test_omega_is_the_weight_of_the_stream(arch):
     if arch.startswith("cape"):  # the begin-of-sentence token counts
         source = torch.cat([torch.zeros_like(source[:, :1]), source], 1)
         source |= torch.roll(source, -1, 1)
-    for passes, real, sublayers in ((encoder, source, 8), (decoder, inputs["prev_output_tokens"].ne(PAD), 12)):
+    for passes, real, sublayers in (
+        (encoder, source, 8),
+        (decoder, inputs["prev_output_tokens"].ne(PAD), 12),
+    ):
         assert len(passes) == sublayers
         total = passes[0][1].transpose(0, 1)[real].var().item()
         assert torch.equal(passes[0][2], torch.ones(128))
         for (y, _, _), (_, _, omega) in itertools.pairwise(passes):
             total += y.transpose(0, 1)[real].var().item()
-            torch.testing.assert_close(omega.detach(), torch.full((128,), total**0.5), rtol=1e-4, atol=0)
+            torch.testing.assert_close(
+                omega.detach(), torch.full((128,), total**0.5), rtol=1e-4, atol=0
+            )
         assert total**0.5 > 1.5
 
 
@@ -81,21 +107,34 @@ def test_profile_is_the_same_every_time_and_leaves_the_random_stream():
     first = deep("cape_transformer_tiny")
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    second = build("cape_transformer_tiny", seed=1, residual_init="admin-profiled", encoder_layers=4, decoder_layers=4)
+    second = build(
+        "cape_transformer_tiny",
+        seed=1,
+        residual_init="admin-profiled",
+        encoder_layers=4,
+        decoder_layers=4,
+    )
     torch.set_rng_state(before)
     initialize(second, DataTask())
     assert torch.equal(torch.get_rng_state(), before)
     again = deep("cape_transformer_tiny")
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True)
+    )
 
 
 def test_without_training_data_it_is_refused():
-    with pytest.raises(ValueError, match="--residual-init admin measures on training data, and there is none"):
+    with pytest.raises(
+        ValueError, match="--residual-init admin measures on training data, and there is none"
+    ):
         build("sinpos_transformer_tiny", residual_init="admin")
 
 
 def test_pre_norm_is_refused():
-    with pytest.raises(ValueError, match=r"--encoder-normalize-before is set, .* left out with --residual-init admin"):
+    with pytest.raises(
+        ValueError,
+        match=r"--encoder-normalize-before is set, .* left out with --residual-init admin",
+    ):
         build("sinpos_transformer_tiny", residual_init="admin", encoder_normalize_before=True)
 
 
@@ -112,7 +151,10 @@ def test_a_plain_checkpoint_keeps_its_function():
 
 
 def test_omegas_are_never_dropped_silently():
-    admin, plain = build("sinpos_transformer_tiny", residual_init="admin-profiled"), build("sinpos_transformer_tiny")
+    admin, plain = (
+        build("sinpos_transformer_tiny", residual_init="admin-profiled"),
+        build("sinpos_transformer_tiny"),
+    )
     with pytest.raises(RuntimeError, match=r"Unexpected key.*_omega"):
         plain.load_state_dict(dict(admin.state_dict()))
 
@@ -125,77 +167,146 @@ def test_folding_leaves_the_function(encoding):
     for name, parameter in model.named_parameters():  # as if trained: each channel its own
         if name.endswith(("_omega", "layer_norm.weight", "layer_norm.bias")):
             parameter.data += 0.3 * torch.rand(parameter.shape, generator=generator)
-    arguments = Namespace(arch=f"{encoding}_transformer_tiny", residual_init="admin-profiled", encoder_layers=4,
-                          decoder_layers=4, position_encoding=encoding, floater_form="bias", **options)  # fmt: skip
-    checkpoint = {"model": {k: v.clone() for k, v in model.state_dict().items()}, "args": arguments, "cfg": None}
+    arguments = Namespace(
+        arch=f"{encoding}_transformer_tiny",
+        residual_init="admin-profiled",
+        encoder_layers=4,
+        decoder_layers=4,
+        position_encoding=encoding,
+        floater_form="bias",
+        **options,
+    )
+    checkpoint = {
+        "model": {k: v.clone() for k, v in model.state_dict().items()},
+        "args": arguments,
+        "cfg": None,
+    }
     left = fold_checkpoint(checkpoint)
     assert left == ["encoder.layers.0.self_attn_omega", "decoder.layers.0.self_attn_omega"]
     assert checkpoint["args"].residual_init == "admin-first"
     folded = build(
-        f"{encoding}_transformer_tiny", seed=9, residual_init="admin-first", encoder_layers=4, decoder_layers=4
+        f"{encoding}_transformer_tiny",
+        seed=9,
+        residual_init="admin-first",
+        encoder_layers=4,
+        decoder_layers=4,
     )
     folded.load_state_dict(checkpoint["model"])
     assert sum(name.endswith("_omega") for name, _ in folded.named_parameters()) == 2
     source, target = batch([5, 9], left=True), batch([7, 4], left=False, end=False)
     real = target.ne(PAD)
     torch.testing.assert_close(
-        folded(source, None, target)[0][real], model(source, None, target)[0][real], atol=2e-5, rtol=1e-4
+        folded(source, None, target)[0][real],
+        model(source, None, target)[0][real],
+        atol=2e-5,
+        rtol=1e-4,
     )
 
 
 def test_untrained_first_omegas_need_no_parameter():
     model = deep("sinpos_transformer_tiny")
     arguments = Namespace(
-        encoder_layers=4, decoder_layers=4, position_encoding="sinpos", residual_init="admin-profiled"
+        encoder_layers=4,
+        decoder_layers=4,
+        position_encoding="sinpos",
+        residual_init="admin-profiled",
     )
     checkpoint = {"model": dict(model.state_dict()), "args": arguments, "cfg": None}
     assert fold_checkpoint(checkpoint) == []
     assert arguments.residual_init == "default"
     plain = build("sinpos_transformer_tiny", encoder_layers=4, decoder_layers=4)
     plain.load_state_dict(checkpoint["model"])
-    with pytest.raises(TextError, match="it has no omega"):
+    with pytest.raises(UserError, match="it has no omega"):
         fold_checkpoint({"model": dict(plain.state_dict()), "args": arguments, "cfg": None})
 
 
 def test_blocks_that_add_positions_keep_their_omega():
     model = deep("sinpos_transformer_tiny", position_layers="all")
-    arguments = Namespace(encoder_layers=4, decoder_layers=4, position_encoding="sinpos", position_layers="all",
-                          residual_init="admin-profiled")  # fmt: skip
-    checkpoint = {"model": {k: v.clone() for k, v in model.state_dict().items()}, "args": arguments, "cfg": None}
+    arguments = Namespace(
+        encoder_layers=4,
+        decoder_layers=4,
+        position_encoding="sinpos",
+        position_layers="all",
+        residual_init="admin-profiled",
+    )
+    checkpoint = {
+        "model": {k: v.clone() for k, v in model.state_dict().items()},
+        "args": arguments,
+        "cfg": None,
+    }
     left = fold_checkpoint(checkpoint)
-    assert left == [f"{side}.layers.{n}.self_attn_omega" for side in ("encoder", "decoder") for n in (1, 2, 3)]
+    assert left == [
+        f"{side}.layers.{n}.self_attn_omega" for side in ("encoder", "decoder") for n in (1, 2, 3)
+    ]
     assert arguments.residual_init == "admin-profiled"
-    folded = build("sinpos_transformer_tiny", residual_init="admin-profiled", encoder_layers=4, decoder_layers=4,
-                   position_layers="all")  # fmt: skip
+    folded = build(
+        "sinpos_transformer_tiny",
+        residual_init="admin-profiled",
+        encoder_layers=4,
+        decoder_layers=4,
+        position_layers="all",
+    )
     folded.load_state_dict(checkpoint["model"])
     source, target = batch([5, 9], left=True), batch([7, 7], left=False, end=False)
-    torch.testing.assert_close(folded(source, None, target)[0], model(source, None, target)[0], atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        folded(source, None, target)[0], model(source, None, target)[0], atol=2e-5, rtol=1e-4
+    )
 
 
 def test_eighteen_layers_train_with_it_and_lag_without(data_bin, tmp_path):
-    """The same deep post-norm model and settings; the checkpoint translates before and after folding."""
+    """The same deep post-norm model and settings; the checkpoint translates before and after
+    folding."""
     losses = {}
     for residual_init in ("default", "admin"):
         printed = train(
-            data_bin, tmp_path / residual_init, "--encoder-layers", 18, "--decoder-layers", 18, "--residual-init",
-            residual_init, "--optimizer", "radam", "--radam-betas", "(0.9, 0.98)", "--lr", "5e-3", "--lr-scheduler",
-            "inverse_sqrt", "--warmup-updates", 10, "--label-smoothing", "0.1","--save-interval", 1000,
-            "--share-all-embeddings", "--disable-validation", "--max-tokens", 150, "--dropout", 0,
-            arch="sinpos_transformer_tiny", updates=80,
-        )  # fmt: skip
+            data_bin,
+            tmp_path / residual_init,
+            "--encoder-layers",
+            18,
+            "--decoder-layers",
+            18,
+            "--residual-init",
+            residual_init,
+            "--optimizer",
+            "radam",
+            "--radam-betas",
+            "(0.9, 0.98)",
+            "--lr",
+            "5e-3",
+            "--lr-scheduler",
+            "inverse_sqrt",
+            "--warmup-updates",
+            10,
+            "--label-smoothing",
+            "0.1",
+            "--save-interval",
+            1000,
+            "--share-all-embeddings",
+            "--disable-validation",
+            "--max-tokens",
+            150,
+            "--dropout",
+            0,
+            arch="sinpos_transformer_tiny",
+            updates=80,
+        )
         losses[residual_init] = train_losses(printed)[-10:]
         assert ("profiled 300 pairs" in printed) == (residual_init == "admin")
     mean = {name: sum(values) / 10 for name, values in losses.items()}
     assert mean["admin"] < mean["default"] - 0.4, mean
     path = tmp_path / "admin" / "checkpoint_last.pt"
-    assert load_checkpoint(path)["cfg"]["model"].residual_init == "admin-profiled"
-    printed = run([sys.executable, ROOT / "scripts/fold_admin.py", path, tmp_path / "folded.pt"]).stdout
+    assert read(path)["cfg"]["model"].residual_init == "admin-profiled"
+    printed = cape("fold-admin", path, tmp_path / "folded.pt").stdout
     assert "not folded" in printed
     outputs = [
         re.findall(
-            r"^H-\d+\t(\S+)\t(.*)$", fairseq("generate", data_bin, "--path", p, "--cpu", "--max-len-b", 10), re.M
+            r"^H-\d+\t(\S+)\t(.*)$",
+            fairseq("generate", data_bin, "--path", p, "--cpu", "--max-len-b", 10),
+            re.M,
         )
         for p in (path, tmp_path / "folded.pt")
     ]
     assert [text for _, text in outputs[0]] == [text for _, text in outputs[1]]
-    assert [float(s) for s, _ in outputs[0]] == pytest.approx([float(s) for s, _ in outputs[1]], abs=1e-4)
+    assert [float(s) for s, _ in outputs[0]] == pytest.approx(
+        [float(s) for s, _ in outputs[1]], abs=1e-4
+    )

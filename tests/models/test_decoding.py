@@ -4,28 +4,34 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from tests.conftest import ENCODINGS, EOS, PAD, ToyTask, batch, build
+from tests.support import ENCODINGS, EOS, PAD, ToyTask, batch, build
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("left", [True, False])
 def test_beam_search_scores_equal_the_parallel_pass(encoding, left):
-    """Every score of every hypothesis, though beams were reordered and finished sentences left the batch."""
-    model = build(f"{encoding}_transformer_tiny")
-    with torch.no_grad():  # sentences end at different lengths
-        model.decoder.output_projection.weight[EOS] *= 3
-    source = batch([9, 3, 6, 12, 5, 7, 4, 8], left)
-    generator = SequenceGenerator([model], ToyTask().target_dictionary, beam_size=3, max_len_b=15)
-    found = generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}})
+    """Every score of every hypothesis, though beams were reordered and finished sentences left the
+    batch."""
     lengths = set()
-    for row, hypotheses in enumerate(found):
-        for hypothesis in hypotheses:
-            tokens = hypothesis["tokens"]
-            lengths.add(len(tokens))
-            prefix = torch.cat([tokens.new_tensor([EOS]), tokens[:-1]]).unsqueeze(0)
-            scores = model(source[row : row + 1], None, prefix)[0].log_softmax(-1)[0]
-            expected = scores.gather(1, tokens.unsqueeze(1)).squeeze(1)
-            assert (hypothesis["positional_scores"] - expected).abs().max() < 1e-4
+    for seed in (1, 2, 3):
+        model = build(f"{encoding}_transformer_tiny", seed=seed)
+        with torch.no_grad():  # sentences end at different lengths
+            model.decoder.output_projection.weight[EOS] *= 3
+        source = batch([9, 3, 6, 12, 5, 7, 4, 8], left)
+        generator = SequenceGenerator(
+            [model], ToyTask().target_dictionary, beam_size=3, max_len_b=15
+        )
+        found = generator.generate(
+            [model], {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+        )
+        for row, hypotheses in enumerate(found):
+            for hypothesis in hypotheses:
+                tokens = hypothesis["tokens"]
+                lengths.add(len(tokens))
+                prefix = torch.cat([tokens.new_tensor([EOS]), tokens[:-1]]).unsqueeze(0)
+                scores = model(source[row : row + 1], None, prefix)[0].log_softmax(-1)[0]
+                expected = scores.gather(1, tokens.unsqueeze(1)).squeeze(1)
+                assert (hypothesis["positional_scores"] - expected).abs().max() < 1e-4
     assert len(lengths) > 1
 
 

@@ -1,9 +1,11 @@
-"""FLOATER in the model: a strict superset of the plain Transformer, each trajectory in its place."""
+"""FLOATER in the model: a strict superset of the plain Transformer, each trajectory in its
+place."""
 
 import pytest
 import torch
 
-from tests.conftest import batch, build
+from cape_fairseq.positions.stack import Source as StackSource
+from tests.support import batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
 REAL = TARGET.ne(1)
@@ -23,11 +25,16 @@ def test_without_motion_it_is_the_model_it_came_from(old):
     arch = old if old == "transformer" else f"{old}_transformer_tiny"
     options = {} if old == "transformer" else {"source_bos": "on" if old == "cape" else "off"}
     source = build(arch, seed=3, **options)
-    model = build("floater_transformer_tiny", **{key: value for key, value in options.items() if key == "source_bos"})
+    model = build(
+        "floater_transformer_tiny",
+        **{key: value for key, value in options.items() if key == "source_bos"},
+    )
     model.load_state_dict(source.state_dict(), strict=True)
     expected = source(SOURCE, None, TARGET)[0]
     close = model(SOURCE, None, TARGET)[0]
-    assert 1e-6 < (close - expected)[REAL].abs().max() < 0.1 * expected.abs().max()  # the default moves a little
+    assert (
+        1e-6 < (close - expected)[REAL].abs().max() < 0.1 * expected.abs().max()
+    )  # the default moves a little
     equal = still(model)(SOURCE, None, TARGET)[0]
     assert (equal - expected)[REAL].abs().max() < 1e-6 * expected.abs().max()
 
@@ -47,7 +54,12 @@ def test_a_long_text_hardly_moves_from_the_model_it_came_from_either(dynamics):
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | {
     f"{side}_{option}": value
     for side in ("encoder", "decoder")
-    for option, value in {"embed_dim": 32, "ffn_embed_dim": 32, "attention_heads": 2, "output_dim": 32}.items()
+    for option, value in {
+        "embed_dim": 32,
+        "ffn_embed_dim": 32,
+        "attention_heads": 2,
+        "output_dim": 32,
+    }.items()
 }
 
 
@@ -55,7 +67,9 @@ SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | {
 @pytest.mark.parametrize("length", [1000, 4000])
 def test_thousands_of_tokens_train(form, length):
     model = build("floater_transformer_tiny", floater_form=form, **SMALL).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5)  # the dynamics carry a step far in a long text
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=1e-5
+    )  # the dynamics carry a step far in a long text
     source, target = batch([length, 7], True), batch([length, 5], False)
     losses = []
     for _ in range(3):
@@ -81,13 +95,21 @@ def test_thousands_of_tokens_translate(form):
 
 @pytest.mark.parametrize("layers", ["all", "input"])
 def test_every_trajectory_is_a_bias_of_its_own_projection(layers):
-    """Without motion a trajectory is a constant, which the projection's own bias can hold as well."""
+    """Without motion a trajectory is a constant, which the projection's own bias can hold as
+    well."""
     model = still(build("floater_transformer_tiny", floater_layers=layers))
     plain = build("sinpos_transformer_tiny")
     plain.load_state_dict(model.state_dict(), strict=True)
     names = {
         "encoder": ["self_attn.q", "self_attn.k", "self_attn.v"],
-        "decoder": ["self_attn.q", "self_attn.k", "self_attn.v", "encoder_attn.q", "encoder_attn.k", "encoder_attn.v"],
+        "decoder": [
+            "self_attn.q",
+            "self_attn.k",
+            "self_attn.v",
+            "encoder_attn.q",
+            "encoder_attn.k",
+            "encoder_attn.v",
+        ],
     }
     for side, projections in names.items():
         flow = getattr(model, side).flow
@@ -106,14 +128,17 @@ def test_positions_make_the_difference_along_both_sides():
     model = build("floater_transformer_tiny", floater_init_scale=2.0)
     places, flow = [], model.decoder.flow
     for name, length in (("query_bias", 7), ("cross_key_bias", 9)):
-        got = model.decoder.solve(TARGET.eq(1), SOURCE.eq(1), None)[1][name]
+        begun = model.decoder.positions.begin(TARGET, source=StackSource(SOURCE.eq(1)), causal=True)
+        got = begun.attention(2)[name]
         state = flow.names.index(name) + len(flow.names)
         expected = flow.solve(9)[:, state]
         if name == "query_bias":
             assert torch.allclose(got[:, 0], expected[:length], atol=1e-6)
         else:
             assert torch.allclose(got[:, 0], expected, atol=1e-6)  # the row without padding
-            assert torch.allclose(got[-3:, 1], expected[:3], atol=1e-6)  # three tokens, padded on the left
+            assert torch.allclose(
+                got[-3:, 1], expected[:3], atol=1e-6
+            )  # three tokens, padded on the left
         places.append(got)
     assert places[0].shape == (7, 1, 128)
     assert places[1].shape == (9, 3, 128)
@@ -130,14 +155,30 @@ def test_the_additive_form_has_no_other_positions():
     expected = nopos(SOURCE, None, TARGET)[0]
     assert (model(SOURCE, None, TARGET)[0] - expected)[REAL].abs().max() > 1e-3
     assert (still(model)(SOURCE, None, TARGET)[0] - expected)[REAL].abs().max() < 1e-5
-    assert build("floater_transformer_tiny", floater_form="additive", floater_layers="input").encoder.flow.blocks == 1
+    assert (
+        build(
+            "floater_transformer_tiny", floater_form="additive", floater_layers="input"
+        ).encoder.flow.blocks
+        == 1
+    )
 
 
-@pytest.mark.parametrize("options", [
-    {"floater_form": "additive"}, {"floater_layers": "input"}, {"floater_dynamics": "rnn-vector"},
-    {"floater_solver": "dopri5"}, {"floater_gradient": "adjoint"}, {"source_bos": "on"},
-    {"floater_form": "additive", "encoder_normalize_before": True, "decoder_normalize_before": True},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"floater_form": "additive"},
+        {"floater_layers": "input"},
+        {"floater_dynamics": "rnn-vector"},
+        {"floater_solver": "dopri5"},
+        {"floater_gradient": "adjoint"},
+        {"source_bos": "on"},
+        {
+            "floater_form": "additive",
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+        },
+    ],
+)
 def test_steps_equal_the_parallel_pass_in_every_form(options):
     model = build("floater_transformer_tiny", floater_init_scale=1.0, **options)
     for left in (True, False):

@@ -5,47 +5,94 @@ from argparse import Namespace
 import pytest
 from fairseq.models import build_model
 
+from cape_fairseq.encodings.options import names
+from cape_fairseq.models.config import OWN_GROUPS, PositionalTransformerConfig
 from cape_fairseq.positions import CAPE
-from tests.conftest import ToyTask, build
+from tests.support import ToyTask, build
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cape_global_shift": -1.0}, "--cape-global-shift is -1.0, but it must be a finite number of at least 0"),
+        (
+            {"cape_global_shift": -1.0},
+            "--cape-global-shift is -1.0, but it must be a finite number of at least 0",
+        ),
         ({"cape_global_shift": float("inf")}, "--cape-global-shift is inf"),
         ({"cape_global_shift": float("nan")}, "--cape-global-shift is nan"),
         ({"cape_local_shift": -0.1}, "--cape-local-shift is -0.1"),
-        ({"cape_local_shift": 0.6}, "--cape-local-shift is 0.6, but it must be at most 0.5.*--cape-allow-reordering"),
-        ({"cape_global_scale": 0.9}, "--cape-global-scale is 0.9, but it must be a finite number of at least 1"),
-        ({"shape_max_shift": -1}, "--shape-max-shift is -1, but it must be an integer of at least 0"),
+        (
+            {"cape_local_shift": 0.6},
+            "--cape-local-shift is 0.6, but it must be at most 0.5.*--cape-allow-reordering",
+        ),
+        (
+            {"cape_global_scale": 0.9},
+            "--cape-global-scale is 0.9, but it must be a finite number of at least 1",
+        ),
+        (
+            {"position_encoding": "shape", "shape_max_shift": -1},
+            "--shape-max-shift is -1, but it must be an integer of at least 0",
+        ),
         ({"source_scale": "0"}, "--source-scale is 0, but it must be a number above 0, or auto"),
         ({"source_scale": "-2"}, "--source-scale is -2"),
         ({"source_scale": "many"}, "--source-scale is many"),
         ({"source_scale": "nan"}, "--source-scale is nan"),
-        ({"source_scale": "auto"}, "--source-scale auto needs a translation task with binarized data"),
+        (
+            {"source_scale": "auto"},
+            "--source-scale auto needs a translation task with binarized data",
+        ),
         ({"source_scale": 0}, "--source-scale is 0, but it must be a number above 0"),
-        ({"position_encoding": "abspos", "source_scale": "1.3"}, "--source-scale is 1.3, but it must be 1 with abspos"),
+        (
+            {"position_encoding": "abspos", "source_scale": "1.3"},
+            "--source-scale is 1.3, but it must be 1 with abspos",
+        ),
         ({"source_bos": "yes"}, "--source-bos is yes, but it must be on or off"),
-        ({"position_encoding": "sinus"}, "--position-encoding is sinus, but it must be sinpos or abspos"),
+        (
+            {"position_encoding": "sinus"},
+            "--position-encoding is sinus, but it must be sinpos or abspos",
+        ),
         ({"encoder_learned_pos": True}, "--encoder-learned-pos .*--position-encoding abspos"),
-        ({"no_token_positional_embeddings": True}, "--no-token-positional-embeddings .*--position-encoding nopos"),
+        (
+            {"no_token_positional_embeddings": True},
+            "--no-token-positional-embeddings .*--position-encoding nopos",
+        ),
         ({"cross_self_attention": True}, "--cross-self-attention"),
         ({"position_layers": "some"}, "--position-layers is some, but it must be input or all"),
-        ({"relpos_max_distance": 0}, "--relpos-max-distance is 0, but it must be an integer of at least 1"),
-        ({"relpos_layers": "last"}, "--relpos-layers is last, but it must be all or first"),
-        ({"relpos_terms": "values"}, r"--relpos-terms is values, but it must be keys or keys\+values"),
-        ({"position_augmentation": "shape"}, "--position-augmentation is shape, but it must be cape with"),
         (
-            {"position_encoding": "rope", "position_augmentation": "shape"},
-            "--position-augmentation is shape, but it must be none or cape: rope sees only differences of positions",
+            {"position_encoding": "relpos", "relpos_max_distance": 0},
+            "--relpos-max-distance is 0, but it must be an integer of at least 1",
         ),
         (
-            {"position_encoding": "alibi", "position_augmentation": "cape", "cape_global_shift": 5.0},
+            {"position_encoding": "relpos", "relpos_layers": "last"},
+            "--relpos-layers is last, but it must be all or first",
+        ),
+        (
+            {"position_encoding": "relpos", "relpos_terms": "values"},
+            r"--relpos-terms is values, but it must be keys or keys\+values",
+        ),
+        (
+            {"position_augmentation": "shape"},
+            "--position-augmentation is shape, but it must be cape with",
+        ),
+        (
+            {"position_encoding": "rope", "position_augmentation": "shape"},
+            "--position-augmentation is shape, but it must be none or cape or randpos: rope sees "
+            "only",
+        ),
+        (
+            {
+                "position_encoding": "alibi",
+                "position_augmentation": "cape",
+                "cape_global_shift": 5.0,
+            },
             "--cape-global-shift is 5.0, but it must be 0: alibi sees only differences",
         ),
         (
-            {"position_encoding": "rope", "position_augmentation": "cape", "cape_mean_normalize": True},
+            {
+                "position_encoding": "rope",
+                "position_augmentation": "cape",
+                "cape_mean_normalize": True,
+            },
             "--cape-mean-normalize is set, but it must be left out: rope sees only differences",
         ),
         (
@@ -54,36 +101,61 @@ from tests.conftest import ToyTask, build
         ),
         (
             {"position_encoding": "sinpos", "position_augmentation": "cape"},
-            "--position-augmentation is cape, but it must be none: .* --position-encoding cape or shape",
+            "is cape, but it must be none or randpos: .* --position-encoding cape or shape",
         ),
-        ({"position_encoding": "nopos", "position_augmentation": "shape"}, "it must be none: there are no positions"),
-        ({"position_encoding": "relpos", "position_augmentation": "cape"}, "none: relpos has whole positions"),
-        ({"position_encoding": "relpos", "source_scale": "1.2"}, "--source-scale is 1.2, but it must be 1 with relpos"),
+        (
+            {"position_encoding": "nopos", "position_augmentation": "shape"},
+            "it must be none: there are no positions",
+        ),
+        (
+            {"position_encoding": "relpos", "position_augmentation": "cape"},
+            "none: relpos has whole distances",
+        ),
+        (
+            {"position_encoding": "relpos", "source_scale": "1.2"},
+            "--source-scale is 1.2, but it must be 1 with relpos",
+        ),
         (
             {"position_encoding": "alibi", "position_layers": "all"},
             "--position-layers is all, but it must be input with alibi: it adds nothing",
         ),
         (
             {"position_encoding": "relpos", "encoder_layers_to_keep": "0,2"},
-            "--encoder-layers-to-keep is 0,2, but it must be left out: layers have positions of their own",
+            "--encoder-layers-to-keep is 0,2, but it must be left out: layers have positions of "
+            "their own",
         ),
-        ({"floater_step": 0.0}, "--floater-step is 0.0, but it must be a number above 0"),
-        ({"floater_solver": "rk5"}, "--floater-solver is rk5, but it must be euler or"),
-        ({"floater_solver_steps": 0.3}, "--floater-solver-steps is 0.3, but it must be a whole number, or 1 / a whole"),
-        ({"shape_max_shift": float("inf")}, "--shape-max-shift is inf, but it must be an integer of at least 0"),
         (
-            {"position_encoding": "floater", "floater_freeze": "transformer", "floater_refresh": 2},
-            "--floater-refresh is 2, but it must be 1 with --floater-freeze transformer",
+            {"position_encoding": "floater", "floater_step": 0.0},
+            "--floater-step is 0.0, but it must be a number above 0",
+        ),
+        (
+            {"position_encoding": "floater", "floater_solver": "rk5"},
+            "--floater-solver is rk5, but it must be euler or",
+        ),
+        (
+            {"position_encoding": "floater", "floater_solver_steps": 0.3},
+            "--floater-solver-steps is 0.3, but it must be a whole number, or 1 / a whole",
+        ),
+        (
+            {"position_encoding": "shape", "shape_max_shift": float("inf")},
+            "--shape-max-shift is inf, but it must be an integer of at least 0",
         ),
         (
             {"position_encoding": "sinpos", "encoder_embed_dim": 2, "encoder_attention_heads": 1},
             "--encoder-embed-dim is 2, but it must be at least 4",
         ),
-        ({"floater_refresh": 0}, "--floater-refresh is 0, but it must be an integer of at least 1"),
-        ({"floater_freeze": "transformer"}, "--floater-freeze is transformer, but it must be none with cape"),
+        (
+            {"position_encoding": "floater", "floater_refresh": 0},
+            "--floater-refresh is 0, but it must be an integer of at least 1",
+        ),
+        (
+            {"position_encoding": "floater", "floater_freeze": "transformer", "floater_refresh": 2},
+            "--floater-refresh is 2, but it must be 1 with --floater-freeze transformer",
+        ),
         (
             {"position_encoding": "floater", "position_layers": "all"},
-            "--position-layers is all, but it must be input with floater: its blocks are chosen with --floater-layers",
+            "--position-layers is all, but it must be input with floater: its blocks are chosen "
+            "with --floater-layers",
         ),
         (
             {"position_encoding": "floater", "source_scale": "1.2"},
@@ -91,7 +163,7 @@ from tests.conftest import ToyTask, build
         ),
         (
             {"position_encoding": "rope", "decoder_attention_heads": 128},
-            r"--decoder-embed-dim is 128, but it must be an even multiple of --decoder-attention-heads \(128\)",
+            r"-embed-dim is 128, but it must be an even multiple of --decoder-attention-heads \(128\)",
         ),
     ],
 )
@@ -111,13 +183,19 @@ def test_a_built_model_leaves_every_option_resolved():
     build_model(args, ToyTask())
     assert args.source_scale == 1.25
     assert args.source_bos == "on"
-    assert (args.cape_global_shift, args.cape_local_shift, args.cape_global_scale) == (5.0, 0.5, 1.0)
+    assert (args.cape_global_shift, args.cape_local_shift, args.cape_global_scale) == (
+        5.0,
+        0.5,
+        1.0,
+    )
     assert args.cape_mean_normalize is False
     assert args.shape_max_shift == 500
     build_model(args, ToyTask())  # as when a checkpoint is loaded
 
 
-@pytest.mark.parametrize(("value", "expected"), [(True, "on"), (False, "off"), ("off", "off"), (None, "on")])
+@pytest.mark.parametrize(
+    ("value", "expected"), [(True, "on"), (False, "off"), ("off", "off"), (None, "on")]
+)
 def test_on_and_off_may_come_as_booleans_from_yaml(value, expected):
     assert build("cape_transformer_tiny", source_bos=value).cfg.source_bos == expected
 
@@ -133,5 +211,45 @@ def test_whole_numbers_may_come_as_floats_from_yaml():
 
 
 def test_options_win_over_the_preset():
-    assert build("cape_transformer_tiny", position_encoding="shape").cfg.position_encoding == "shape"
+    assert (
+        build("cape_transformer_tiny", position_encoding="shape").cfg.position_encoding == "shape"
+    )
     assert build("sinpos_transformer_tiny", encoder_layers=1).encoder.num_layers == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"arch": "positional_transformer", "cape_global_shift": 50.0},
+            "--cape-global-shift is given, but it means nothing with --position-encoding sinpos; "
+            "it is an option of cape, rope with --position-augmentation cape, ",
+        ),
+        ({"arch": "sinpos_transformer_tiny", "cape_global_shift": 7.0}, "--cape-global-shift is"),
+        (
+            {"arch": "cape_transformer_tiny", "shape_max_shift": 7},
+            "--shape-max-shift is given, .*-encoding cape; it is an option of shape, abspos with",
+        ),
+        ({"arch": "shape_transformer_tiny", "cape_mean_normalize": True}, "--cape-mean-normalize"),
+        ({"arch": "rope_transformer_tiny", "cape_local_shift": 0.3}, "--cape-local-shift is given"),
+        ({"arch": "cape_transformer_tiny", "floater_freeze": "transformer"}, "option of floater"),
+        ({"arch": "sinpos_transformer_tiny", "t5_buckets": 8}, "it is an option of t5"),
+    ],
+)
+def test_options_of_another_encoding_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_model(Namespace(source_scale="1", **options), ToyTask())
+
+
+def test_a_checkpoint_with_such_an_option_still_loads():
+    """Version 0.1.0 stored them without a word."""
+    args = Namespace(arch="sinpos_transformer_tiny")
+    build_model(args, ToyTask())
+    args.cape_global_shift = 50.0
+    assert build_model(args, ToyTask()).cfg.cape_global_shift == 50.0
+
+
+@pytest.mark.parametrize("field", sorted({*names(*OWN_GROUPS)}))
+def test_every_option_says_what_it_is(field):
+    option = PositionalTransformerConfig.__dataclass_fields__[field]
+    assert len(option.metadata["help"]) > 10

@@ -7,7 +7,7 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
 
 from cape_fairseq.positions import CAPE, SHAPE
-from tests.conftest import ENCODINGS, PAD, TINY, ToyTask, batch, build
+from tests.support import ENCODINGS, PAD, TINY, ToyTask, batch, build
 
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_vaswani_wmt_en_de_big")
 LENGTHS, TARGET_LENGTHS = [9, 3, 6], [7, 5, 2]
@@ -24,7 +24,10 @@ def variants():
     yield "relpos", {"relpos_max_distance": 2, "relpos_layers": "first", "relpos_terms": "keys"}
     yield "relpos", {"relpos_max_distance": 3, "source_bos": "on"}
     yield "rope", {"source_bos": "on", "source_scale": "1.3"}
-    yield "abspos", {"source_bos": "on", "encoder_normalize_before": True, "decoder_normalize_before": True}
+    yield (
+        "abspos",
+        {"source_bos": "on", "encoder_normalize_before": True, "decoder_normalize_before": True},
+    )
 
 
 def targets(left: bool) -> torch.Tensor:
@@ -37,7 +40,9 @@ def targets(left: bool) -> torch.Tensor:
 def test_equals_fairseqs_transformer(learned, training, left):
     """Forward, gradients and alignments, with fairseq's own parameters, for sinpos and abspos."""
     ours = build("abspos_transformer_tiny" if learned else "sinpos_transformer_tiny", dropout=0.0)
-    theirs = build("transformer", seed=2, dropout=0.0, encoder_learned_pos=learned, decoder_learned_pos=learned)
+    theirs = build(
+        "transformer", seed=2, dropout=0.0, encoder_learned_pos=learned, decoder_learned_pos=learned
+    )
     ours.load_state_dict(theirs.state_dict(), strict=True)
     source, target = batch(LENGTHS, left), targets(left=False)
     real, results = target.ne(PAD), []
@@ -45,13 +50,17 @@ def test_equals_fairseqs_transformer(learned, training, left):
         model.train(training)
         scores, extra = model(source, None, target)
         scores[real].square().mean().backward()
-        results.append((scores[real], extra["attn"][0], {n: p.grad for n, p in model.named_parameters()}))
+        results.append(
+            (scores[real], extra["attn"][0], {n: p.grad for n, p in model.named_parameters()})
+        )
     (scores, attention, gradients), (our_scores, our_attention, our_gradients) = results
     assert (scores - our_scores).abs().max() < 1e-5
     if not training:  # weights that nobody asked for are not computed in training
         assert (attention - our_attention)[real].abs().max() < 1e-6
     for name, gradient in gradients.items():
-        assert (gradient - our_gradients[name]).abs().max() < 1e-5 * (1 + gradient.abs().max()), name
+        assert (gradient - our_gradients[name]).abs().max() < 1e-5 * (1 + gradient.abs().max()), (
+            name
+        )
 
 
 def test_same_seed_gives_fairseqs_initial_parameters():
@@ -63,7 +72,10 @@ def test_same_seed_gives_fairseqs_initial_parameters():
 @pytest.mark.parametrize("encoding", ["cape", "shape"])
 @pytest.mark.parametrize("training", [False, True])
 def test_zero_augmentation_is_sinpos(encoding, training):
-    options = {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "shape_max_shift": 0, "source_bos": "off"}
+    options = {
+        "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "source_bos": "off"},
+        "shape": {"shape_max_shift": 0},
+    }[encoding]
     augmented = build(f"{encoding}_transformer_tiny", dropout=0.0, **options).train(training)
     plain = build("sinpos_transformer_tiny", dropout=0.0).train(training)
     source, target = batch(LENGTHS, True), targets(False)
@@ -144,7 +156,9 @@ def test_cape_shifts_both_sides_of_a_pair_alike(monkeypatch):
     source, target = positions_of(model, monkeypatch, CAPE)
     assert source.shape == (500, 6)  # the begin-of-sentence token is counted in
     assert target.shape == (500, 4)
-    assert (source.mean(1) - target.mean(1)).abs().max() <= 1.0  # the same Delta, but for local shifts
+    assert (
+        source.mean(1) - target.mean(1)
+    ).abs().max() <= 1.0  # the same Delta, but for local shifts
     assert torch.corrcoef(torch.stack([source.mean(1), target.mean(1)]))[0, 1] > 0.99
     assert source.mean(1).std() > 2.5
     assert (source - source.mean(1, keepdim=True)).std() > 0.2
@@ -153,7 +167,9 @@ def test_cape_shifts_both_sides_of_a_pair_alike(monkeypatch):
 
 
 def test_shape_shifts_the_sides_independently(monkeypatch):
-    source, target = positions_of(build("shape_transformer_tiny", shape_max_shift=100).train(), monkeypatch, SHAPE)
+    source, target = positions_of(
+        build("shape_transformer_tiny", shape_max_shift=100).train(), monkeypatch, SHAPE
+    )
     assert (source == source[:, :1]).all()
     assert (source == source.round()).all()
     assert source.min() >= 0
@@ -162,7 +178,8 @@ def test_shape_shifts_the_sides_independently(monkeypatch):
 
 
 def test_mean_normalization_takes_the_source_mean_off_both_sides(monkeypatch):
-    """Six source tokens with the begin of sentence, from 2 on in steps of 1.4: their mean is 5.5."""
+    """Six source tokens with the begin of sentence, from 2 on in steps of 1.4: their mean is
+    5.5."""
     model = build("cape_transformer_tiny", cape_mean_normalize=True, source_scale="1.4")
     source, target = positions_of(model, monkeypatch, CAPE)
     assert source == pytest.approx(torch.full((500, 6), -5.5), abs=1e-5)
@@ -188,7 +205,8 @@ def test_draws_depend_on_seed_update_and_rank(monkeypatch):
 
 
 def test_nothing_is_drawn_where_nothing_is_random():
-    """sinpos takes no random number away from dropout, so that it trains exactly as fairseq's does."""
+    """sinpos takes no random number away from dropout, so that it trains exactly as fairseq's
+    does."""
     model = build("sinpos_transformer_tiny").train()
     torch.manual_seed(1)
     assert model.draw(batch([3], True), batch([3], True)) is None
@@ -206,14 +224,20 @@ def test_no_limit_on_length(encoding):
 
 
 def test_learned_positions_end_with_a_clear_error():
-    model = build("abspos_transformer_tiny", max_source_positions=8, max_target_positions=6, source_bos="on")
+    model = build(
+        "abspos_transformer_tiny", max_source_positions=8, max_target_positions=6, source_bos="on"
+    )
     assert model.max_positions() == (7, 6)
     model(batch([7, 2], True), None, batch([6, 2], False))
     wide = torch.cat([torch.full((1, 20), PAD), batch([7], True)], dim=1)  # padding is not length
     model(wide, None, batch([6], False))
-    with pytest.raises(ValueError, match=r"9 tokens, but learned positions end at 8: .*--max-source-positions"):
+    with pytest.raises(
+        ValueError, match=r"9 tokens, but learned positions end at 8: .*--max-source-positions"
+    ):
         model(batch([8], True), None, batch([3], False))
-    with pytest.raises(ValueError, match=r"7 tokens, but learned positions end at 6: .*--max-target-positions"):
+    with pytest.raises(
+        ValueError, match=r"7 tokens, but learned positions end at 6: .*--max-target-positions"
+    ):
         model(batch([3], True), None, batch([7], False))
 
 
@@ -222,7 +246,9 @@ def test_checkpointed_activations_change_nothing(encoding):
     source, target = batch(LENGTHS, True), targets(False)
     gradients = []
     for checkpointed in (False, True):
-        model = build(f"{encoding}_transformer_tiny", checkpoint_activations=checkpointed, dropout=0.1).train()
+        model = build(
+            f"{encoding}_transformer_tiny", checkpoint_activations=checkpointed, dropout=0.1
+        ).train()
         torch.manual_seed(7)
         model(source, None, target)[0].square().mean().backward()
         gradients.append([p.grad for p in model.parameters()])
@@ -240,7 +266,9 @@ def test_low_precision(encoding, dtype, tolerance):
     low = model.to(dtype)
     scores = low(source, None, target)[0]
     assert scores.dtype == dtype
-    assert (scores.float() - expected)[target.ne(PAD)].abs().max() < tolerance * expected.abs().max()
+    assert (scores.float() - expected)[
+        target.ne(PAD)
+    ].abs().max() < tolerance * expected.abs().max()
     low.train()(source, None, target)[0].float().mean().backward()
     assert all(p.grad.isfinite().all() for p in low.parameters())
 
@@ -254,7 +282,9 @@ def test_every_architecture_has_fairseqs_size(encoding, suffix):
     assert {k: v for k, v in vars(ours).items() if k in vars(theirs)} == vars(theirs)
     assert ours.position_encoding == encoding
     assert ours.source_bos == ("on" if encoding == "cape" else "off")
-    assert ARCH_MODEL_REGISTRY[f"{encoding}_transformer{suffix}"].__name__ == "PositionalTransformer"
+    assert (
+        ARCH_MODEL_REGISTRY[f"{encoding}_transformer{suffix}"].__name__ == "PositionalTransformer"
+    )
 
 
 def test_dropout_can_be_retained_at_inference():
@@ -274,7 +304,9 @@ def test_a_pruned_model_is_stored_with_the_layers_it_has():
 
 def test_alignments_are_returned_in_training_where_the_task_has_them(monkeypatch):
     target = targets(False)
-    assert build("cape_transformer_tiny").train()(batch(LENGTHS, True), None, target)[1]["attn"] == [None]
+    assert build("cape_transformer_tiny").train()(batch(LENGTHS, True), None, target)[1][
+        "attn"
+    ] == [None]
     monkeypatch.setattr(ToyTask, "cfg", Namespace(load_alignments=True), raising=False)
     model = build("cape_transformer_tiny").train()
     assert model(batch(LENGTHS, True), None, target)[1]["attn"][0].shape == (3, 7, 9)

@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from cape_fairseq.models.source_scale import resolve_source_scale
-from tests.conftest import build, fairseq
+from tests.support import build, fairseq
 
 
 def task(data, source="en", target="de", **cfg):
-    return SimpleNamespace(cfg=Namespace(data=str(data), source_lang=source, target_lang=target, **cfg))
+    return SimpleNamespace(
+        cfg=Namespace(data=str(data), source_lang=source, target_lang=target, **cfg)
+    )
 
 
 def binarize(folder, name, source: list[str], target: list[str]):
@@ -18,8 +20,20 @@ def binarize(folder, name, source: list[str], target: list[str]):
         (folder / f"{name}.{language}").write_text("\n".join(lines) + "\n")
     dictionary = folder / "dict.txt"
     dictionary.write_text("a 1\nb 1\n")
-    fairseq("preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary", "--srcdict", dictionary,
-            "--trainpref", folder / name, "--destdir", folder / "bin" / name)  # fmt: skip
+    fairseq(
+        "preprocess",
+        "--source-lang",
+        "en",
+        "--target-lang",
+        "de",
+        "--joined-dictionary",
+        "--srcdict",
+        dictionary,
+        "--trainpref",
+        folder / name,
+        "--destdir",
+        folder / "bin" / name,
+    )
     return folder / "bin" / name
 
 
@@ -27,7 +41,9 @@ def binarize(folder, name, source: list[str], target: list[str]):
 def shards(tmp_path_factory):
     """Two shards: 4 + 2 source tokens and 6 + 4 target tokens, end marks counted in."""
     folder = tmp_path_factory.mktemp("shards")
-    return binarize(folder, "one", ["a b a"], ["a b a b a"]), binarize(folder, "two", ["a"], ["a b a"])
+    return binarize(folder, "one", ["a b a"], ["a b a b a"]), binarize(
+        folder, "two", ["a"], ["a b a"]
+    )
 
 
 def test_counts_all_shards(shards):
@@ -48,7 +64,7 @@ def test_other_direction_and_numbered_shards(shards, tmp_path):
 
 
 def test_model_resolves_auto_from_its_task(shards, monkeypatch):
-    import tests.conftest as shared
+    import tests.support as shared
 
     monkeypatch.setattr(shared.ToyTask, "cfg", task(shards[0]).cfg, raising=False)
     model = build("cape_transformer_tiny", source_scale=None)  # auto is the default of cape
@@ -63,7 +79,10 @@ def test_numbers_need_no_data():
 
 
 def test_no_data_is_one_sentence(tmp_path):
-    with pytest.raises(ValueError, match=r"finds no 'train.en-de'.* in .*fairseq-preprocess, or give --source-scale"):
+    with pytest.raises(
+        ValueError,
+        match=r"finds no 'train.en-de'.* in .*fairseq-preprocess, or give --source-scale",
+    ):
         resolve_source_scale("auto", task(tmp_path))
     with pytest.raises(ValueError, match="needs a translation task with binarized data"):
         resolve_source_scale("auto", SimpleNamespace())

@@ -6,11 +6,26 @@ import logging
 import pytest
 import torch
 
-from tests.conftest import ENCODINGS, batch, build
+from tests.support import ENCODINGS, batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
 SIDES = ("encoder", "decoder")
+STACK = {f"{side}.self_attn_positions" for side in SIDES}
 OWN = {  # what only some encodings have
+    "t5": {f"{stack}.weight" for stack in STACK},
+    "kerple": {f"{stack}.log_{name}" for stack in STACK for name in ("r1", "r2")},
+    "fire": {
+        f"{stack}.{name}"
+        for stack in STACK
+        for name in (
+            "c",
+            "threshold_factor",
+            "hidden.weight",
+            "hidden.bias",
+            "out.weight",
+            "out.bias",
+        )
+    },
     "abspos": {f"{side}.embed_positions.weight" for side in SIDES},
     "relpos": {
         f"{side}.layers.{layer}.self_attn.relative_{term}"
@@ -19,14 +34,18 @@ OWN = {  # what only some encodings have
     "floater": {f"{side}.flow.{name}" for side in SIDES for name in ("initial", "lr_scale")}
     | {
         f"{side}.flow.dynamics.maps.{number}.{name}"
-        for side, number, name in itertools.product(SIDES, range(2), ("weight", "time_weight", "bias"))
+        for side, number, name in itertools.product(
+            SIDES, range(2), ("weight", "time_weight", "bias")
+        )
     },
 }
 
 
 @pytest.mark.parametrize(("old", "new"), itertools.product(("transformer", *ENCODINGS), ENCODINGS))
 def test_any_to_any(old, new, caplog):
-    checkpoint = build("transformer" if old == "transformer" else f"{old}_transformer_tiny", seed=3).state_dict()
+    checkpoint = build(
+        "transformer" if old == "transformer" else f"{old}_transformer_tiny", seed=3
+    ).state_dict()
     model = build(f"{new}_transformer_tiny", seed=4)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with caplog.at_level(logging.WARNING):
@@ -43,9 +62,13 @@ def test_any_to_any(old, new, caplog):
 
 
 FLOATERS = [
-    {}, {"floater_form": "additive"}, {"floater_layers": "input"}, {"floater_dynamics": "rnn-scalar"},
-    {"floater_dynamics": "rnn2-scalar"}, {"floater_dynamics": "rnn-vector"},
-]  # fmt: skip
+    {},
+    {"floater_form": "additive"},
+    {"floater_layers": "input"},
+    {"floater_dynamics": "rnn-scalar"},
+    {"floater_dynamics": "rnn2-scalar"},
+    {"floater_dynamics": "rnn-vector"},
+]
 
 
 @pytest.mark.parametrize(("old", "new"), itertools.permutations(FLOATERS, 2))
@@ -63,7 +86,13 @@ def test_one_form_of_floater_is_not_taken_for_another(old, new, caplog):
 
 def test_sinpos_to_cape_at_zero_shift_keeps_the_outputs():
     sinpos = build("sinpos_transformer_tiny", seed=3)
-    cape = build("cape_transformer_tiny", seed=4, cape_global_shift=0.0, cape_local_shift=0.0, source_bos="off")
+    cape = build(
+        "cape_transformer_tiny",
+        seed=4,
+        cape_global_shift=0.0,
+        cape_local_shift=0.0,
+        source_bos="off",
+    )
     cape.load_state_dict(sinpos.state_dict())
     assert (cape(SOURCE, None, TARGET)[0] - sinpos(SOURCE, None, TARGET)[0]).abs().max() < 1e-6
 
@@ -73,7 +102,9 @@ def test_tables_that_other_fairseq_versions_store_are_ignored(key, caplog):
     checkpoint = build("transformer", seed=3).state_dict()
     for side in ("encoder", "decoder"):
         checkpoint[f"{side}.embed_positions.{key}"] = torch.zeros(1)
-    checkpoint["encoder.layers.0.in_proj_weight"] = torch.zeros(384, 128)  # fairseq 0.12.2's fast path
+    checkpoint["encoder.layers.0.in_proj_weight"] = torch.zeros(
+        384, 128
+    )  # fairseq 0.12.2's fast path
     checkpoint["encoder.layers.0.fc1_bias"] = torch.zeros(512)
     build("shape_transformer_tiny").load_state_dict(checkpoint, strict=True)
     assert not caplog.text
@@ -87,7 +118,11 @@ def test_a_real_mismatch_still_fails(change):
     elif change == "unexpected":
         checkpoint["decoder.layers.3.fc1.weight"] = torch.zeros(1)
     elif change == "dictionary":
-        for key in [key for key in checkpoint if key.endswith(("embed_tokens.weight", "output_projection.weight"))]:
+        for key in [
+            key
+            for key in checkpoint
+            if key.endswith(("embed_tokens.weight", "output_projection.weight"))
+        ]:
             checkpoint[key] = torch.cat([checkpoint[key], torch.zeros(1, 128)])
     else:
         checkpoint = build("sinpos_transformer_tiny", encoder_ffn_embed_dim=256).state_dict()
@@ -106,10 +141,15 @@ def test_tables_of_every_block_and_relative_terms_come_and_go(caplog):
     model = build("abspos_transformer_tiny", **every)
     with caplog.at_level(logging.WARNING):
         model.load_state_dict(build("abspos_transformer_tiny").state_dict(), strict=True)
-    assert "encoder.block_positions.0.weight, encoder.block_positions.1.weight, decoder.block_positions" in caplog.text
+    assert (
+        "encoder.block_positions.0.weight, encoder.block_positions.1.weight, "
+        "decoder.block_positions" in caplog.text
+    )
     build("abspos_transformer_tiny").load_state_dict(model.state_dict(), strict=True)
     keys = build("relpos_transformer_tiny", relpos_terms="keys", relpos_layers="first")
     keys.load_state_dict(build("relpos_transformer_tiny").state_dict(), strict=True)
     assert len([name for name in keys.state_dict() if "relative" in name]) == 2
     with pytest.raises(RuntimeError, match="size mismatch"):
-        build("relpos_transformer_tiny", relpos_max_distance=9).load_state_dict(keys.state_dict(), strict=True)
+        build("relpos_transformer_tiny", relpos_max_distance=9).load_state_dict(
+            keys.state_dict(), strict=True
+        )

@@ -4,8 +4,9 @@ import pytest
 import torch
 from fairseq.modules import MultiheadAttention
 
-from cape_fairseq.modules.attention import Attention, visible_keys
-from tests.conftest import PAD, batch
+from cape_fairseq.modules.attention import Attention
+from cape_fairseq.positions.padding import visible_keys
+from tests.support import PAD, batch
 
 B, T, S, C, H = 3, 5, 7, 32, 4
 
@@ -33,7 +34,9 @@ def test_self_attention_equals_fairseqs(training, padding):
         x = torch.randn(T, B, C, generator=torch.Generator().manual_seed(1)).requires_grad_()
         if arguments:
             arguments.update(key=x, value=x)
-        arguments = arguments | ({"key_padding_mask": mask} if arguments else {"mask": visible_keys(mask, T, False)})
+        arguments = arguments | (
+            {"key_padding_mask": mask} if arguments else {"mask": visible_keys(mask, T, False)}
+        )
         y = module(x, **arguments)[0]
         y.transpose(0, 1)[real].square().sum().backward()
         outputs.append(y.transpose(0, 1)[real])
@@ -59,7 +62,9 @@ def test_cross_attention_and_its_weights_equal_fairseqs(padding):
     theirs, ours = pair(encoder_decoder_attention=True)
     mask = None if padding is None else batch([S, 3, 5], padding == "left").eq(PAD)
     x, source = torch.randn(T, B, C), torch.randn(S, B, C)
-    expected, weights = theirs(x, source, source, key_padding_mask=mask, static_kv=True, need_head_weights=True)
+    expected, weights = theirs(
+        x, source, source, key_padding_mask=mask, static_kv=True, need_head_weights=True
+    )
     actual, our_weights = ours(x, source, visible_keys(mask, T, False), need_weights=True)
     assert (actual - expected).abs().max() < 1e-5
     assert (our_weights - weights).abs().max() < 1e-6
@@ -117,7 +122,9 @@ def test_steps_and_reordered_beams_equal_the_parallel_pass():
         assert (attention(here, incremental_state=state)[0] - parallel).abs().max() < 1e-5
         # Once cached, the encoder's output is not projected again.
         given = source if step == 0 else torch.full_like(source, float("nan"))
-        assert (cross(here, given, incremental_state=state)[0] - cross(here, source)[0]).abs().max() < 1e-5
+        assert (
+            cross(here, given, incremental_state=state)[0] - cross(here, source)[0]
+        ).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.02), (torch.float16, 0.003)])

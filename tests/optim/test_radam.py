@@ -4,9 +4,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from cape_fairseq.evaluation.runs import load_checkpoint
+from cape_fairseq.checkpoints.reading import read
 from cape_fairseq.optim.radam import FairseqRAdam, parse_betas
-from tests.conftest import train, train_losses
+from tests.support import train, train_losses
 
 
 def config(**options):
@@ -30,7 +30,9 @@ def test_steps_are_those_of_the_paper(weight_decay):
         rho = infinity - 2 * t * 0.98**t / (1 - 0.98**t)
         step = m / (1 - 0.9**t)
         if rho > 5:
-            rectified = ((rho - 4) * (rho - 2) * infinity / ((infinity - 4) * (infinity - 2) * rho)) ** 0.5
+            rectified = (
+                (rho - 4) * (rho - 2) * infinity / ((infinity - 4) * (infinity - 2) * rho)
+            ) ** 0.5
             step = rectified * step * (1 - 0.98**t) ** 0.5 / (v.sqrt() + 1e-8)
         x = x - 0.01 * step
         torch.testing.assert_close(parameter.detach(), x, rtol=1e-9, atol=1e-9)
@@ -48,10 +50,21 @@ def test_wrong_betas_are_refused(betas):
 
 
 def test_training_and_resume(data_bin, tmp_path):
-    options = ("--optimizer", "radam", "--radam-betas", "(0.9, 0.98)", "--lr-scheduler", "inverse_sqrt",
-               "--warmup-updates", 3, "--amp", "--save-interval-updates", 4)  # fmt: skip
+    options = (
+        "--optimizer",
+        "radam",
+        "--radam-betas",
+        "(0.9, 0.98)",
+        "--lr-scheduler",
+        "inverse_sqrt",
+        "--warmup-updates",
+        3,
+        "--amp",
+        "--save-interval-updates",
+        4,
+    )
     whole = train_losses(train(data_bin, tmp_path / "whole", *options, updates=8))
     first = train_losses(train(data_bin, tmp_path / "parts", *options, updates=4))
     second = train_losses(train(data_bin, tmp_path / "parts", *options, updates=8))
     assert whole == first + second
-    assert load_checkpoint(tmp_path / "parts" / "checkpoint_last.pt")["cfg"]["optimizer"]["_name"] == "radam"
+    assert read(tmp_path / "parts" / "checkpoint_last.pt")["cfg"]["optimizer"]["_name"] == "radam"

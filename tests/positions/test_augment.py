@@ -1,4 +1,5 @@
-"""CAPE and SHAPE against the papers' routine rewritten in NumPy, and the statistics of their draws."""
+"""CAPE and SHAPE against the papers' routine rewritten in NumPy, and the statistics of their
+draws."""
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape_fairseq.positions import CAPE, SHAPE, Augmentation, Draw, keyed_generator, token_positions
-from tests.conftest import PAD, batch
+from tests.support import PAD, batch
 
 
 def reference(positions, mean_normalize, delta, eps, log_lambda):
@@ -48,7 +49,7 @@ def test_cape_without_a_draw_only_normalizes(left):
     centered = CAPE(mean_normalize=True).apply(positions, mask)
     assert centered[0].tolist() == [-2, -1, 0, 1, 2]
     assert centered[1][~mask[1]].tolist() == [-0.5, 0.5]
-    moved = CAPE(mean_normalize=True).apply(positions, mask, center=torch.tensor([[1.0], [2.0]]))
+    moved = CAPE(mean_normalize=True).apply(positions, mask, reference=torch.tensor([[1.0], [2.0]]))
     assert moved[0].tolist() == [1, 2, 3, 4, 5]
 
 
@@ -109,7 +110,10 @@ def test_zero_augmentation_is_the_plain_encoding(none):
 
 
 def test_keyed_generators_differ_by_every_part_of_the_key():
-    first = {key: torch.rand(4, generator=keyed_generator(*key)) for key in [(1, 2, 0), (2, 1, 0), (1, 2, 1), (12, 0)]}
+    first = {
+        key: torch.rand(4, generator=keyed_generator(*key))
+        for key in [(1, 2, 0), (2, 1, 0), (1, 2, 1), (12, 0)]
+    }
     values = list(first.values())
     assert all(not torch.equal(a, b) for i, a in enumerate(values) for b in values[:i])
     assert torch.equal(first[1, 2, 0], torch.rand(4, generator=keyed_generator(1, 2, 0)))

@@ -6,14 +6,8 @@ from fairseq.utils import make_positions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape_fairseq.positions.indices import (
-    drop_prepended,
-    leading_padding,
-    prepend_token,
-    scale_from_first,
-    token_positions,
-)
-from tests.conftest import PAD, batch
+from cape_fairseq.positions.indices import scale_from_first, token_positions
+from tests.support import PAD, batch
 
 lengths = st.lists(st.integers(1, 12), min_size=1, max_size=6)
 
@@ -47,25 +41,3 @@ def test_scale_keeps_the_first_token_in_place(left):
     scaled = scale_from_first(token_positions(mask, 2), 1.5, 2)
     assert scaled[0].tolist() == [2.0, 3.5, 5.0]
     assert scaled[1][~mask[1]].tolist() == [2.0]
-
-
-def test_prepend_token_on_either_side():
-    tokens = torch.tensor([[PAD, PAD, 7, 8], [4, 5, 6, 7], [9, PAD, PAD, PAD]])
-    assert prepend_token(tokens, 0, PAD).tolist() == [
-        [PAD, PAD, 0, 7, 8],
-        [0, 4, 5, 6, 7],
-        [0, 9, PAD, PAD, PAD],
-    ]
-
-
-@given(lengths, st.booleans())
-def test_drop_prepended_undoes_prepend(lengths, left):
-    tokens = batch(lengths, left)
-    longer = prepend_token(tokens, 0, PAD)
-    assert torch.equal(drop_prepended(longer, longer.eq(PAD)), tokens)
-    weights = longer.unsqueeze(1).expand(-1, 3, -1)
-    assert torch.equal(drop_prepended(weights, longer.eq(PAD)), tokens.unsqueeze(1).expand(-1, 3, -1))
-
-
-def test_leading_padding_does_not_count_padding_at_the_end():
-    assert leading_padding(torch.tensor([[True, False, True], [False, True, True]])).tolist() == [1, 0]

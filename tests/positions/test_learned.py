@@ -6,7 +6,7 @@ from fairseq.modules import LearnedPositionalEmbedding
 
 from cape_fairseq.positions import token_positions
 from cape_fairseq.positions.learned import LearnedEncoding
-from tests.conftest import PAD, batch
+from tests.support import PAD, batch
 
 
 @pytest.mark.parametrize("left", [True, False])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cape_fairseq.positions.alibi import linear_biases, slopes
+from cape_fairseq.positions.alibi import LinearBiases, slopes
 from cape_fairseq.positions.rotary import rotate, rotation
 
 
@@ -16,13 +16,20 @@ def test_rotary_turns_pairs_as_complex_multiplication_does():
     y = rotate(x, rotation(positions, 6))
     for b, h, t, k in torch.cartesian_prod(*(torch.arange(n) for n in (2, 2, 3, 3))).tolist():
         angle = float(positions[b, t]) * 10000 ** (-2 * k / 6)
-        expected = complex(*x[b, h, t, 2 * k : 2 * k + 2].tolist()) * complex(math.cos(angle), math.sin(angle))
-        assert y[b, h, t, 2 * k : 2 * k + 2].tolist() == pytest.approx([expected.real, expected.imag], abs=1e-6)
+        expected = complex(*x[b, h, t, 2 * k : 2 * k + 2].tolist()) * complex(
+            math.cos(angle), math.sin(angle)
+        )
+        assert y[b, h, t, 2 * k : 2 * k + 2].tolist() == pytest.approx(
+            [expected.real, expected.imag], abs=1e-6
+        )
 
 
 def test_rotated_products_depend_on_differences_only():
     torch.manual_seed(0)
-    q, k = torch.randn(1, 2, 5, 8, dtype=torch.float64), torch.randn(1, 2, 5, 8, dtype=torch.float64)
+    q, k = (
+        torch.randn(1, 2, 5, 8, dtype=torch.float64),
+        torch.randn(1, 2, 5, 8, dtype=torch.float64),
+    )
     positions = torch.arange(5.0)[None]
     near, far = (rotation(p, 8) for p in (positions, positions + 4096))
     products = [rotate(q, turn) @ rotate(k, turn).transpose(2, 3) for turn in (near, far)]
@@ -60,7 +67,7 @@ def test_slopes(heads, exponents):
 
 
 def test_linear_biases():
-    biases = linear_biases(torch.tensor([[3.0, 4.5]]), torch.tensor([[1.0, 3.0, 4.5]]), 2)
+    biases = LinearBiases(2).biases(torch.tensor([[3.0, 4.5]]), torch.tensor([[1.0, 3.0, 4.5]]))
     assert biases.shape == (1, 2, 2, 3)
     for h, t, s in torch.cartesian_prod(torch.arange(2), torch.arange(2), torch.arange(3)).tolist():
         expected = -(2.0 ** (-4 * (h + 1))) * abs([3.0, 4.5][t] - [1.0, 3.0, 4.5][s])
@@ -69,5 +76,5 @@ def test_linear_biases():
 
 def test_linear_biases_depend_on_differences_only():
     positions = torch.tensor([[2.0, 3.0, 4.5, 9.0]])
-    near, far = (linear_biases(p, p, 4) for p in (positions, positions + 4096))
+    near, far = (LinearBiases(4).biases(p, p) for p in (positions, positions + 4096))
     assert (near - far).abs().max() < 1e-6

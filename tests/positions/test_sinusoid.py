@@ -45,7 +45,8 @@ def test_low_precision_positions_are_encoded_in_float32(dtype):
 
 
 def test_half_precision_model_loses_no_position():
-    """Neighbouring positions stay apart in a model converted to float16: there is no buffer to round."""
+    """Neighbouring positions stay apart in a model converted to float16: there is no buffer to
+    round."""
     encoding = SinusoidalEncoding(64).half()
     assert not list(encoding.buffers())
     far = encoding(torch.tensor([[4000.0, 4001.0]]))

@@ -1,0 +1,1 @@
+"""All that opens a checkpoint file; no fairseq."""

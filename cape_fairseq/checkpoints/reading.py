@@ -1,0 +1,61 @@
+"""Checkpoints of fairseq as files: read safely, written completely, their options."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cape_fairseq.checkpoints.safe import allow_fairseq_checkpoints
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import replacing
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A checkpoint of fairseq, on the CPU.
+
+    Raises:
+        UserError: it is not there, cannot be read, or is something else.
+    """
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint {path}")
+    allow_fairseq_checkpoints()
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds, KeyError among them
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be loaded as a checkpoint ({reason})") from None
+    if not isinstance(state, dict) or "model" not in state:
+        raise UserError(f"{path} is no checkpoint of fairseq: it holds no model")
+    return state
+
+
+def write(checkpoint: dict[str, Any], path: Path) -> None:
+    """Write a checkpoint so that it appears complete or not at all."""
+    with replacing(path) as temporary:
+        torch.save(checkpoint, temporary)
+
+
+def options_of(checkpoint: dict[str, Any]) -> Namespace:
+    """The options of the model, however fairseq-train, fairseq-hydra-train or an old fairseq
+    stored them."""
+    cfg = checkpoint.get("cfg")
+    options = checkpoint["args"] if cfg is None else cfg["model"]
+    return Namespace(**options) if isinstance(options, dict) else options
+
+
+def updates_of(checkpoint: dict[str, Any]) -> int | None:
+    """How many updates made a checkpoint; None where it does not say."""
+    history = checkpoint.get("optimizer_history") or [{}]
+    return history[-1].get("num_updates")
+
+
+def encoding_of(options: Any, side: str = "encoder") -> str:
+    """The position encoding of a stack of a model, fairseq's own ``transformer`` included."""
+    if encoding := getattr(options, "position_encoding", None):
+        return encoding
+    if getattr(options, "no_token_positional_embeddings", False):
+        return "nopos"
+    return "abspos" if getattr(options, f"{side}_learned_pos", False) else "sinpos"

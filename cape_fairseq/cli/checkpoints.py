@@ -1,0 +1,116 @@
+"""Tools that turn a checkpoint into another."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from cape_fairseq.cli.tool import Found, Tool, positive
+from cape_fairseq.errors import UserError
+
+CLOSE = 1e-4  # of the largest entry: so near to the exact motion is well solved
+
+
+def add_average(parser: ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="where fairseq-train saved the checkpoints")
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--last", type=positive, default=5, help="how many (5)")
+    parser.add_argument(
+        "--every", type=positive, default=1, metavar="N", help="only those after multiples of N"
+    )
+
+
+def average(args: Namespace) -> Found:
+    from cape_fairseq.checkpoints import averaging
+    from cape_fairseq.checkpoints.reading import write
+    from cape_fairseq.evaluation.rows import Rows
+
+    paths = averaging.last_checkpoints(args.folder, args.last, args.every)
+    write(averaging.average(paths), args.output)
+    names = ", ".join(path.name for path in paths)
+    return Found([Rows(["written", "mean of"], [[str(args.output), names]])])
+
+
+def add_fold(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("output", type=Path, help="it has no optimizer state")
+
+
+def fold_admin(args: Namespace) -> Found:
+    from cape_fairseq.checkpoints.folding import fold_checkpoint
+    from cape_fairseq.checkpoints.reading import read, write
+    from cape_fairseq.evaluation.rows import Rows
+
+    checkpoint = read(args.checkpoint)
+    try:
+        left = fold_checkpoint(checkpoint)
+    except UserError as error:
+        raise UserError(f"{args.checkpoint}: {error}") from None
+    write(checkpoint, args.output)
+    result = ", ".join(left) or "none: everything is folded"
+    head = ["written", "not folded, as no norm can take it"]
+    return Found([Rows(head, [[str(args.output), result]])], {"left": left})
+
+
+def add_solve(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("output", type=Path, help="it may be the same file")
+    parser.add_argument(
+        "--positions", type=positive, default=1024, help="tokens (1024); beyond, it is solved"
+    )
+
+
+def solve_floater(args: Namespace) -> Found:
+    from cape_fairseq.checkpoints.reading import read, write
+    from cape_fairseq.checkpoints.trajectories import solver_errors, store_vectors
+    from cape_fairseq.evaluation.rows import Rows
+
+    checkpoint = read(args.checkpoint)
+    try:
+        stored = store_vectors(checkpoint, args.positions)
+    except UserError as error:
+        raise UserError(f"{args.checkpoint}: {error}") from None
+    write(checkpoint, args.output)
+    errors = solver_errors(checkpoint)
+    lines = [
+        [side, str(args.positions), f"{errors[side]:.1e}" if side in errors else "-"]
+        for side in stored
+    ]
+    notes = [
+        f"{args.output}: error over 100 tokens, of the largest entry, against rk4 with 5 steps"
+    ]
+    advice = "train with more --floater-solver-steps, or a smaller --floater-lr-scale"
+    notes += [
+        f"{side}: {error:.1e} is more than {CLOSE:.0e}; {advice}"
+        for side, error in errors.items()
+        if error > CLOSE
+    ]
+    return Found([Rows(["stack", "vectors", "error"], lines, notes)], {"errors": errors})
+
+
+FOLDING = """\
+The folded model computes the same (up to rounding), and fairseq can translate with it or go on from
+it as another model. What has no layer norm before it keeps its omega: the first sub-layer of each
+stack."""
+
+TOOLS = (
+    Tool(
+        "average",
+        "average the last checkpoints of a run into one that fairseq-generate can use",
+        add_average,
+        average,
+    ),
+    Tool(
+        "fold-admin",
+        "fold ADMIN's residual weights into the layer norms",
+        add_fold,
+        fold_admin,
+        FOLDING,
+    ),
+    Tool(
+        "solve-floater",
+        "store FLOATER's solved vectors, so that translating needs no solver",
+        add_solve,
+        solve_floater,
+    ),
+)

@@ -1,0 +1,61 @@
+"""Tools that tell what there is."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from cape_fairseq.cli.tool import Found, Tool
+
+
+def no_arguments(parser: ArgumentParser) -> None:
+    pass
+
+
+def list_encodings(args: Namespace) -> Found:
+    from dataclasses import fields
+
+    from cape_fairseq.encodings import AUGMENTATIONS, ENCODINGS
+    from cape_fairseq.encodings.common import GROUPS, owners
+    from cape_fairseq.encodings.options import flag
+    from cape_fairseq.evaluation.rows import Rows
+
+    encodings = [[row.name, row.summary] for row in ENCODINGS.values()]
+    moves = [
+        [name, row.summary, " ".join(e.name for e in ENCODINGS.values() if name in e.augmentations)]
+        for name, row in AUGMENTATIONS.items()
+    ]
+    options = [
+        [
+            flag(option.name),
+            "-" if option.default is None else str(option.default),
+            ", ".join(owner for owner in owners(option.name) if " " not in owner) or "all",
+            option.metadata["help"],
+        ]
+        for group in GROUPS
+        for option in fields(group)
+    ]
+    return Found(
+        [
+            Rows(["encoding", "positions"], encodings),
+            Rows(["augmentation", "positions", "means something to"], moves),
+            Rows(["option", "default", "of", "what it does"], options),
+        ]
+    )
+
+
+def print_path(args: Namespace) -> Found:
+    from cape_fairseq.evaluation.rows import Rows
+
+    return Found([Rows([str(Path(__file__).resolve().parent.parent)], [])])
+
+
+TOOLS = (
+    Tool(
+        "encodings",
+        "list the encodings and augmentations with their options",
+        no_arguments,
+        list_encodings,
+    ),
+    Tool("path", "print the folder to give to fairseq's --user-dir", no_arguments, print_path),
+)

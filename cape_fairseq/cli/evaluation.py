@@ -1,0 +1,278 @@
+"""Tools that evaluate trained models, from their checkpoints or from what fairseq-generate
+wrote."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from cape_fairseq.cli.tool import (
+    Found,
+    Tool,
+    add_output,
+    named_files,
+    one_each,
+    positive,
+    write_outputs,
+)
+from cape_fairseq.errors import UsageError, UserError
+
+ALL = ".json, .tsv and .png"
+LENGTHS = "0 10 20 30 40 50 75 100 150 200 300 inf"
+
+
+def add_language(parser: ArgumentParser) -> None:
+    parser.add_argument("--language", help="detokenize by the rules of this language (do not)")
+
+
+def add_samples(parser: ArgumentParser) -> None:
+    parser.add_argument("--samples", type=positive, default=1000, help="of the bootstrap (1000)")
+
+
+def add_position_loss(parser: ArgumentParser) -> None:
+    parser.add_argument("models", nargs="+", metavar="NAME=FILE[,FILE...]")
+    add_output(parser, "position_loss", ALL)
+    parser.add_argument(
+        "--window", type=positive, default=15, help="positions that curves are smoothed over (15)"
+    )
+    parser.add_argument("--bin", type=positive, default=25, help="positions in a bin (25)")
+    parser.add_argument(
+        "--train-length",
+        help="longest target in training, to be marked: a number, or binarized data, as in "
+        "data-bin/train.en-de.de",
+    )
+    parser.add_argument("--end", action="store_true", help="count the end-of-sentence mark, too")
+
+
+def position_loss(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import position_loss as tool
+
+    result = tool.measure(named_files(args.models), args.window, args.bin, args.end)
+    return write_outputs(args, tool, result, train_length=longest(args.train_length))
+
+
+def longest(number_or_data: str | None) -> int | None:
+    """A number, or that of the tokens of the longest sentence of binarized data, its end mark not
+    counted.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if number_or_data is None or number_or_data.isdecimal():
+        return number_or_data and int(number_or_data)
+    from fairseq.data import indexed_dataset  # slow to import
+
+    if not indexed_dataset.dataset_exists(number_or_data, impl="mmap"):
+        raise UserError(
+            f"--train-length: {number_or_data} is neither a number nor a data set of "
+            "fairseq-preprocess"
+        )
+    dataset = indexed_dataset.make_dataset(number_or_data, impl="mmap")  # its sizes die with it
+    return int(dataset.sizes.max()) - 1
+
+
+def add_bleu(parser: ArgumentParser) -> None:
+    parser.add_argument("systems", nargs="+", metavar="NAME=FILE", help="first the baseline")
+    parser.add_argument(
+        "--edges", nargs="+", default=["shape"], help="of bins, or floater, or shape (shape)"
+    )
+    parser.add_argument(
+        "--unit",
+        choices=["words", "tokens"],
+        default="tokens",
+        help="of lengths: tokens as fairseq-generate printed them, or words (tokens)",
+    )
+    parser.add_argument("--reference", type=Path, help="detokenized (default: the T- lines)")
+    add_language(parser)
+    add_samples(parser)
+    add_output(parser, "bleu_by_length", ALL)
+
+
+def bleu_by_length(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import bleu_by_length as tool
+
+    result = tool.measure(
+        one_each(args.systems), args.edges, args.unit, args.reference, args.language, args.samples
+    )
+    return write_outputs(args, tool, result)
+
+
+def add_swap(parser: ArgumentParser) -> None:
+    parser.add_argument("models", nargs="+", metavar="NAME=ORIGINAL,SWAPPED")
+    add_language(parser)
+    add_samples(parser)
+    add_output(parser, "swap_test", ".json")
+
+
+def swap_test(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import swap_test as tool
+
+    files = {name: tuple(paths) for name, paths in named_files(args.models, 2).items()}
+    return write_outputs(args, tool, tool.measure(files, args.language, args.samples))
+
+
+def add_wins(parser: ArgumentParser) -> None:
+    parser.add_argument("models", nargs=2, metavar="NAME=FILE", help="A, then B")
+    parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt of the target language")
+    defaults = {"positions": LENGTHS, "lengths": LENGTHS, "frequencies": "0 10 100 1000 10000 inf"}
+    for option, default in defaults.items():
+        parser.add_argument(
+            f"--{option}", nargs="+", default=default.split(), help=f"edges of bins ({default})"
+        )
+    add_output(parser, "token_wins", ".json and .png")
+
+
+def token_wins(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import token_wins as tool
+
+    edges = {name: getattr(args, name) for name in ("positions", "lengths", "frequencies")}
+    result = tool.measure(one_each(args.models), args.dictionary, edges)
+    return write_outputs(args, tool, result)
+
+
+def add_shift(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoints", nargs="+", metavar="NAME=CHECKPOINT")
+    parser.add_argument("--data-bin", type=Path, required=True, help="of all checkpoints")
+    parser.add_argument("--subset", default="valid", help="split to take sentences from (valid)")
+    parser.add_argument("--sentences", type=positive, default=100, help="how many (100)")
+    parser.add_argument(
+        "--offsets", type=int, nargs="+", default=[0, 100, 250, 500], help="(0 100 250 500)"
+    )
+    parser.add_argument(
+        "--skip-others", action="store_true", help="leave out models that cannot be shifted"
+    )
+    add_output(parser, "shift_invariance", ".json and .png")
+
+
+def shift_invariance(args: Namespace) -> Found:
+    if len(args.offsets) < 2 or min(args.offsets) < 0:
+        raise UsageError("--offsets must be two or more whole numbers of at least 0")
+    from cape_fairseq.evaluation import shift_invariance as tool
+
+    result = tool.measure(
+        one_each(args.checkpoints),
+        args.data_bin,
+        args.subset,
+        args.sentences,
+        args.offsets,
+        args.skip_others,
+    )
+    return write_outputs(args, tool, result)
+
+
+def add_vectors(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT")
+    parser.add_argument("--names", nargs="+", help="titles (default: folder and file)")
+    parser.add_argument("--positions", type=positive, default=100, help="how many (100)")
+    parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder")
+    add_output(parser, "positions", ".png and .npz")
+
+
+def plot_positions(args: Namespace) -> Found:
+    names = args.names or ["/".join(path.parts[-3:]) for path in args.checkpoints]
+    if len(names) != len(args.checkpoints):
+        count = len(args.checkpoints)
+        raise UsageError(f"--names has {len(names)} names for {count} checkpoints")
+    from cape_fairseq.evaluation import position_vectors as tool
+    from cape_fairseq.evaluation.rows import suffixed
+
+    files = dict(zip(names, args.checkpoints, strict=True))
+    result = tool.measure(files, args.positions, args.side)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    tool.plot(result, suffixed(args.output, ".png"))
+    tool.save(result, suffixed(args.output, ".npz"))
+    rows = tool.rows(result)._replace(notes=[f"{args.output}.png and .npz"])
+    return Found([rows])
+
+
+def add_report(parser: ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("models", nargs="+", metavar="NAME=CHECKPOINT[,CHECKPOINT...]")
+    parser.add_argument("--data-bin", type=Path, required=True)
+    parser.add_argument("--subset", default="test", help="(test)")
+    parser.add_argument(
+        "--settings", default="not recorded", help="what else the numbers depend on, in words"
+    )
+
+
+def report(args: Namespace) -> Found:
+    from cape_fairseq.data.parallel import write_lines
+    from cape_fairseq.evaluation.report import write_report
+    from cape_fairseq.evaluation.rows import Rows
+
+    models = named_files(args.models)
+    page = write_report(args.folder, models, args.data_bin, args.subset, args.settings)
+    path = args.folder / "report.md"
+    write_lines(path, [page])
+    return Found([Rows(["written"], [[str(path)]])])
+
+
+LOSS = """\
+Reads outputs of fairseq-generate --score-reference. Several files of one model are its seeds: the
+mean is over them, and the error is their standard deviation; else it is the standard error over
+sentences. Position 0 is the first target token; the end mark is left out, see --end."""
+BLEU = """\
+Reads outputs of fairseq-generate. Intervals are the middle 95 % of bootstrap samples; those of
+differences are paired. Subwords are joined before scoring."""
+SWAP = """\
+ORIGINAL and SWAPPED are outputs of fairseq-generate on the same stacks: of --task
+stacked_translation without and with --stack-swap, or of files made by derive concat and swap. Both
+are scored against their own references."""
+WINS = """\
+By target position and length of the sentence and, with --dictionary, by position and the token's
+frequency in training. Reads outputs of fairseq-generate --score-reference without --remove-bpe; the
+end mark is left out, and equal scores (of the four digits printed) count half."""
+SHIFT = """\
+The states of the same sentences at two offsets are compared token by token, and the similarities
+averaged over tokens. Works for sinusoidal and learned absolute positions, fairseq's own models
+included; both sides are shifted by the same."""
+
+TOOLS = (
+    Tool(
+        "position-loss",
+        "loss by target position (CAPE, Figure 8)",
+        add_position_loss,
+        position_loss,
+        LOSS,
+    ),
+    Tool(
+        "bleu-by-length",
+        "sacreBLEU by source length, and differences to the first system",
+        add_bleu,
+        bleu_by_length,
+        BLEU,
+    ),
+    Tool(
+        "swap-test",
+        "BLEU of stacks in order, and with the first sentence at the end (SHAPE, Table 1)",
+        add_swap,
+        swap_test,
+        SWAP,
+    ),
+    Tool(
+        "token-wins",
+        "share of reference tokens that A scores higher than B (SHAPE, Figure 4)",
+        add_wins,
+        token_wins,
+        WINS,
+    ),
+    Tool(
+        "shift-invariance",
+        "similarity of states when positions are shifted (SHAPE, Figure 2)",
+        add_shift,
+        shift_invariance,
+        SHIFT,
+    ),
+    Tool(
+        "plot-positions",
+        "draw position vectors and their dot products (FLOATER, Figure 3)",
+        add_vectors,
+        plot_positions,
+    ),
+    Tool(
+        "report",
+        "write FOLDER/report.md from what recipes/evaluate.sh measured there",
+        add_report,
+        report,
+    ),
+)

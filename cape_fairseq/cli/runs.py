@@ -1,0 +1,111 @@
+"""Tools that score trainings of the recipes and put them side by side."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from cape_fairseq.cli.tool import Found, Tool, add_output, one_each, write_outputs
+
+
+def add_score(parser: ArgumentParser) -> None:
+    parser.add_argument("run_folder", type=Path, metavar="RUN")
+    parser.add_argument(
+        "--test",
+        action="append",
+        required=True,
+        metavar="SUBSET[=REFERENCE]",
+        help="without a file, the references are those in fairseq-generate's output",
+    )
+    parser.add_argument("--language", help="detokenize by the rules of this language (do not)")
+    parser.add_argument(
+        "--checkpoint", default="best", help="which one translated: best, average (best)"
+    )
+    parser.add_argument(
+        "--tokenized", action="store_true", help="also BLEU of the tokenized text, as multi-bleu"
+    )
+
+
+def score(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import runs
+
+    split = [test.partition("=") for test in args.test]
+    tests = {name: Path(path) if path else None for name, _, path in split}
+    found = runs.measure(args.run_folder, tests, args.language, args.checkpoint, args.tokenized)
+    rows = runs.rows([found])
+    note = f"details: {args.run_folder / 'results.json'}"
+    return Found([rows._replace(notes=[*rows.notes, note])], found)
+
+
+def add_compare(parser: ArgumentParser) -> None:
+    parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS.JSON")
+
+
+def compare(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import runs
+
+    return Found([runs.rows(runs.read_results(args.results))])
+
+
+def add_collect(parser: ArgumentParser) -> None:
+    from cape_fairseq.evaluation.published import TABLES
+
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--table", choices=TABLES, required=True)
+
+
+def collect(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import collected
+    from cape_fairseq.evaluation.published import TABLES
+
+    wanted = TABLES[args.table]
+    print(collected.title(wanted))
+    tables = [collected.rows(args.out, wanted)]
+    if wanted.swapped:
+        tables.append(collected.swap_rows(args.out, wanted))
+    return Found(tables)
+
+
+def add_plot(parser: ArgumentParser) -> None:
+    parser.add_argument("logs", nargs="+", metavar="NAME=LOG")
+    parser.add_argument(
+        "--value", default="loss", help="loss, nll_loss, ppl, bleu, lr, gnorm, ... (loss)"
+    )
+    add_output(parser, "training", ".json, .tsv and .png")
+
+
+def plot_training(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import training_log as tool
+
+    return write_outputs(args, tool, tool.measure(one_each(args.logs), args.value))
+
+
+SCORE = """\
+RUN holds logs/training.log, checkpoints/checkpoint_best.pt (or another, see --checkpoint) and, for
+each test set, fairseq-generate's output SUBSET.out. What the run was and what it reached goes to
+RUN/results.json, the translations to RUN/SUBSET.txt."""
+COLLECT = """\
+Ours is the mean over seeds (and test sets, where the paper has one number for them) with the
+standard deviation over seeds; "-" is not measured, or not published. The scores' signature and
+every test set are in the results.json files."""
+CURVES = """\
+Thin lines are training, thick ones validation. A log that several starts appended to is one run."""
+
+TOOLS = (
+    Tool("score", "score the translations of a run of a recipe", add_score, score, SCORE),
+    Tool("compare", "the results.json files of several runs as one table", add_compare, compare),
+    Tool(
+        "collect",
+        "a paper's table with our numbers beside the published ones",
+        add_collect,
+        collect,
+        COLLECT,
+    ),
+    Tool(
+        "plot-training",
+        "draw learning curves from what fairseq-train printed",
+        add_plot,
+        plot_training,
+        CURVES,
+    ),
+)

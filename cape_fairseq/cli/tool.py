@@ -1,0 +1,110 @@
+"""What the tools' command lines share."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cape_fairseq.errors import UsageError
+
+if TYPE_CHECKING:
+    from cape_fairseq.evaluation.rows import Rows
+
+
+class Found(NamedTuple):
+    """What a tool found: tables, printed as they come, and what JSON has beside them."""
+
+    tables: Iterable[Rows]
+    data: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+
+
+class Tool(NamedTuple):
+    """A tool's command line."""
+
+    name: str
+    help: str  # one line
+    add: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace], Found]
+    more: str = ""
+
+    @property
+    def description(self) -> str:
+        """What ``--help`` says first."""
+        line = self.help[:1].upper() + self.help[1:] + "."
+        return f"{line}\n\n{self.more}" if self.more else line
+
+
+def show(args: Namespace, found: Found) -> None:
+    """Print the tables, and write them to ``--json``."""
+    from cape_fairseq.evaluation.rows import text, write_json
+
+    shown = []
+    for rows in found.tables:
+        print(("\n" if shown else "") + text(rows), flush=True)
+        shown.append(rows)
+    if args.json:
+        first, *others = shown
+        tables = [rows._asdict() for rows in others]
+        write_json(args.json, args.tool, first, found.data | ({"tables": tables} if tables else {}))
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
+
+
+def named_files(arguments: Sequence[str], count: int | None = None) -> dict[str, list[Path]]:
+    """``NAME=FILE[,FILE...]`` arguments as a dictionary.
+
+    Raises:
+        UsageError: an argument is not of that form, a name comes twice, or there are not ``count``
+            files.
+    """
+    found: dict[str, list[Path]] = {}
+    for argument in arguments:
+        name, equals, files = argument.partition("=")
+        paths = [Path(file) for file in files.split(",") if file]
+        if not name or not equals or not paths or (count is not None and len(paths) != count):
+            wanted = ",".join(["FILE"] * count) if count else "FILE[,FILE...]"
+            raise UsageError(f"{argument!r} should be NAME={wanted}")
+        if name in found:
+            raise UsageError(f"the name {name} is given twice; choose another")
+        found[name] = paths
+    return found
+
+
+def one_each(arguments: Sequence[str]) -> dict[str, Path]:
+    """``NAME=FILE`` arguments as a dictionary."""
+    return {name: path for name, (path,) in named_files(arguments, 1).items()}
+
+
+def add_output(parser: ArgumentParser, default: str, kinds: str) -> None:
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path(default),
+        metavar="PATH",
+        help=f"where {kinds} go, without their suffix ({default})",
+    )
+
+
+def write_outputs(args: Namespace, tool: Any, result: dict[str, Any], **plotting: Any) -> Found:
+    """Write OUTPUT.json, .tsv and .png of a tool that measures, as far as it has them."""
+    from cape_fairseq.evaluation.rows import suffixed, write_json, write_tsv
+
+    rows, written = tool.rows(result), [".json"]
+    if hasattr(tool, "tsv"):
+        write_tsv(suffixed(args.output, ".tsv"), tool.TSV_HEAD, tool.tsv(result))
+        written.append(".tsv")
+    if hasattr(tool, "plot"):
+        tool.plot(result, suffixed(args.output, ".png"), **plotting)
+        if suffixed(args.output, ".png").exists():
+            written.append(".png")
+    write_json(suffixed(args.output, ".json"), args.tool, rows, result)
+    note = f"{args.output}{', '.join(written)}"
+    return Found([rows._replace(notes=[*rows.notes, note])], result)

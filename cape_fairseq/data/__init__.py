@@ -1,0 +1,1 @@
+"""Text in, text out: reading, tokenizing, segmenting, stacking, corpora. No fairseq."""

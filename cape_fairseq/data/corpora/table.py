@@ -1,0 +1,183 @@
+"""Where each corpus comes from and what is done with it; one entry for each recipe in
+``recipes/data``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Part:
+    """Two sides of parallel text in an archive; ``{lang}`` in ``member`` stands for the language.
+
+    ``sides`` overrides ``member`` where the two sides are called differently.
+    """
+
+    url: str
+    member: str = ""
+    sides: tuple[str, str] | None = None  # members of the source and of the target side
+    form: str = (
+        "text"  # text, sgml (seg elements; also IWSLT's XML) or tags (IWSLT's training text)
+    )
+
+    @property
+    def archive(self) -> str:
+        return self.url.rsplit("/", 1)[1]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus and the papers' preparation of it."""
+
+    source: str
+    target: str
+    train: tuple[Part, ...]
+    test: tuple[Part, ...]
+    valid: tuple[Part, ...] = ()  # empty: every ``valid_every``-th training pair
+    valid_every: int = 0
+    merges: int = 32_000
+    longest: int = 250  # of a training side, in ``unit``
+    ratio: float = 9.0  # of the lengths of the sides, Moses' own limit
+    unit: str = "subwords"  # words or subwords
+    lowercase: bool = False
+    normalize: bool = True  # punctuation, and split at hyphens; without: Moses' tokenizer alone
+    join_tests: bool = False  # all tests are one set, as IWSLT's
+    note: str = field(default="", compare=False)
+
+
+EUROPARL = "http://statmt.org/wmt13/training-parallel-europarl-v7.tgz"
+CRAWL = "http://statmt.org/wmt13/training-parallel-commoncrawl.tgz"
+NEWS_2014 = "http://statmt.org/wmt14/test-full.tgz"
+DEV_2017 = "http://data.statmt.org/wmt17/translation-task/dev.tgz"
+TEST_2016 = "http://data.statmt.org/wmt16/translation-task/test.tgz"
+IWSLT = "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+
+
+def newstest_2014(source: str, target: str, pair: str) -> Part:
+    members = (
+        f"test-full/newstest2014-{pair}-src.{source}.sgm",
+        f"test-full/newstest2014-{pair}-ref.{target}.sgm",
+    )
+    return Part(NEWS_2014, sides=members, form="sgml")
+
+
+def iwslt_test(name: str) -> Part:
+    return Part(IWSLT, f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml", form="sgml")
+
+
+def multi30k(split: str) -> Part:
+    return Part(f"{MULTI30K}{split}.{{lang}}.gz", f"{split}.{{lang}}.gz")
+
+
+CORPORA = {
+    "wmt14_en_de": Corpus(
+        "en",
+        "de",
+        train=(
+            Part(EUROPARL, "training/europarl-v7.de-en.{lang}"),
+            Part(CRAWL, "commoncrawl.de-en.{lang}"),
+            Part(
+                "http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz",
+                "training/news-commentary-v12.de-en.{lang}",
+            ),
+        ),
+        valid=(Part(DEV_2017, "dev/newstest2013.{lang}"),),
+        test=(newstest_2014("en", "de", "deen"),),
+        merges=32_764,
+        longest=80,
+        unit="words",
+        note="CAPE, Table 2 (the recipe of ADMIN)",
+    ),
+    "wmt14_en_fr": Corpus(
+        "en",
+        "fr",
+        train=(
+            Part(EUROPARL, "training/europarl-v7.fr-en.{lang}"),
+            Part(CRAWL, "commoncrawl.fr-en.{lang}"),
+            Part("http://statmt.org/wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en.{lang}"),
+            Part(
+                "http://statmt.org/wmt14/training-parallel-nc-v9.tgz",
+                "training/news-commentary-v9.fr-en.{lang}",
+            ),
+            Part(
+                "http://statmt.org/wmt10/training-giga-fren.tar",
+                "giga-fren.release2.fixed.{lang}.gz",
+            ),
+        ),
+        valid_every=1333,
+        test=(newstest_2014("en", "fr", "fren"),),
+        merges=40_000,
+        longest=250,
+        ratio=1.5,
+        note="CAPE, Table 2; FLOATER, Table 2",
+    ),
+    "wmt16_en_de": Corpus(
+        "en",
+        "de",
+        train=(
+            Part(EUROPARL, "training/europarl-v7.de-en.{lang}"),
+            Part(CRAWL, "commoncrawl.de-en.{lang}"),
+            Part(
+                "http://data.statmt.org/wmt16/translation-task/training-parallel-nc-v11.tgz",
+                "training-parallel-nc-v11/news-commentary-v11.de-en.{lang}",
+            ),
+        ),
+        valid=tuple(
+            Part(DEV_2017, f"dev/newstest{year}.{{lang}}") for year in (2010, 2011, 2012, 2013)
+        ),
+        test=(
+            newstest_2014("en", "de", "deen"),
+            Part(
+                DEV_2017,
+                sides=("dev/newstest2015-ende-src.en.sgm", "dev/newstest2015-ende-ref.de.sgm"),
+                form="sgml",
+            ),
+            Part(
+                TEST_2016,
+                sides=("test/newstest2016-ende-src.en.sgm", "test/newstest2016-ende-ref.de.sgm"),
+                form="sgml",
+            ),
+        ),
+        ratio=1.5,
+        note="SHAPE, Tables 1 and 2",
+    ),
+    "iwslt14_de_en": Corpus(
+        "de",
+        "en",
+        train=(Part(IWSLT, "de-en/train.tags.de-en.{lang}", form="tags"),),
+        valid_every=23,
+        test=tuple(
+            map(
+                iwslt_test,
+                ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"),
+            )
+        ),
+        merges=10_000,
+        longest=175,
+        ratio=1.5,
+        unit="words",
+        lowercase=True,
+        normalize=False,
+        join_tests=True,
+        note="as fairseq's example prepares it",
+    ),
+    "multi30k_en_de": Corpus(
+        "en",
+        "de",
+        train=(multi30k("train"),),
+        valid=(multi30k("val"),),
+        test=(multi30k("test_2016_flickr"),),
+        merges=4_000,
+        note="captions, for a small machine",
+    ),
+}
+# FLOATER takes fairseq's own preparation, which keeps long sentences: limits in subwords.
+CORPORA["wmt14_250_en_de"] = replace(
+    CORPORA["wmt14_en_de"],
+    merges=32_000,
+    longest=250,
+    ratio=1.5,
+    unit="subwords",
+    note="FLOATER, Tables 2 and 6, Figure 2",
+)

@@ -1,0 +1,74 @@
+"""Reading and checking parallel text, plain or gzipped, one sentence a line."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import replacing
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file without their line ends; ``.gz`` files are decompressed.
+
+    Raises:
+        UserError: the file cannot be read, or is not UTF-8; with the line's number.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        # Split at b"\n" alone: str.splitlines would also split at characters within a sentence.
+        with opener(path, "rb") as stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    yield line.decode("utf-8").rstrip("\r\n")
+                except UnicodeDecodeError:
+                    raise UserError(
+                        f"{path}, line {number}: not UTF-8; convert the file first"
+                    ) from None
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def check_pair(source: Path, target: Path) -> int:
+    """Check that two files are the sides of one parallel text, and count their lines.
+
+    Raises:
+        UserError: an empty line, unequal line counts, no lines at all, or anything that
+            :func:`read_lines` refuses.
+    """
+    counts = {}
+    for path in (source, target):
+        number = 0
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                raise UserError(f"{path}, line {number}: empty; remove this line from both sides")
+        counts[path] = number
+    if counts[source] != counts[target]:
+        raise UserError(
+            f"{source} has {counts[source]} lines and {target} has {counts[target]}; "
+            "the sides of a parallel text must have equally many"
+        )
+    if not counts[source]:
+        raise UserError(f"{source} and {target} have no lines")
+    return counts[source]
+
+
+@contextmanager
+def atomic_writer(path: Path) -> Iterator[IO[str]]:
+    """Write text to ``path``, compressed if it ends in .gz; it appears complete or not at all."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with (
+        replacing(path) as temporary,
+        opener(temporary, "wt", encoding="utf-8", newline="\n") as stream,
+    ):
+        yield stream
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write ``lines`` to ``path``, complete or not at all."""
+    with atomic_writer(path) as stream:
+        stream.writelines(f"{line}\n" for line in lines)

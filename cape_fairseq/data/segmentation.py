@@ -1,0 +1,40 @@
+"""Words and subwords of a line, and from subwords back to words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from subword_nmt.apply_bpe import BPE
+
+from cape_fairseq.errors import UserError
+
+CONTINUES = "@@ "  # how subword-nmt marks a piece whose word goes on
+Segment = Callable[[str], list[str]]  # a line -> its words, or its subwords
+
+
+def words(line: str) -> list[str]:
+    return line.split()
+
+
+def read_codes(path: Path) -> BPE:
+    """
+    Raises:
+        UserError: the file cannot be read, or holds no codes.
+    """
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return BPE(stream)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise UserError(f"{path} cannot be used as BPE codes: {error}") from None
+
+
+def subwords(codes: Path) -> Segment:
+    """Segment lines by the BPE codes in a file."""
+    bpe = read_codes(codes)
+    return lambda line: bpe.process_line(line).split()
+
+
+def join_subwords(line: str) -> str:
+    """Undo the segmentation of subword-nmt."""
+    return f"{line} ".replace(CONTINUES, "").rstrip(" ")

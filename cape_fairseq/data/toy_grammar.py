@@ -1,0 +1,276 @@
+"""A small English-German corpus made on the spot: numbers, dates, prices and short clauses.
+
+The two languages differ where real ones do: the parts of numbers change places (twenty-one,
+einundzwanzig), German verbs stand second in main clauses, last in subordinate ones, and fall into
+two parts; participles close a clause; articles and adjectives agree in gender and case. Every
+sentence is a list of clauses, so that a test set of longer lists is longer text of the same kind.
+References are
+exact: what the grammar makes is the one right translation of what it makes on the other side.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+Pair = tuple[str, str]  # English, German
+
+
+class Noun(NamedTuple):
+    english: str
+    english_plural: str
+    german: str
+    german_plural: str
+    gender: str  # m, f or n
+
+
+class Verb(NamedTuple):
+    english: str
+    participle: str
+    german: str  # third person singular, without its prefix
+    german_participle: str
+    prefix: str = ""  # what goes to the end of a main clause
+
+
+def nouns(table: str) -> list[Noun]:
+    return [Noun(*row.split()) for row in table.strip().splitlines()]
+
+
+PEOPLE = nouns("""
+man men Mann Männer m
+woman women Frau Frauen f
+child children Kind Kinder n
+teacher teachers Lehrer Lehrer m
+queen queens Königin Königinnen f
+girl girls Mädchen Mädchen n
+baker bakers Bäcker Bäcker m
+nurse nurses Krankenschwester Krankenschwestern f
+farmer farmers Bauer Bauern m
+painter painters Malerin Malerinnen f
+""")
+THINGS = nouns("""
+apple apples Apfel Äpfel m
+book books Buch Bücher n
+lamp lamps Lampe Lampen f
+letter letters Brief Briefe m
+picture pictures Bild Bilder n
+bag bags Tasche Taschen f
+key keys Schlüssel Schlüssel m
+hat hats Hut Hüte m
+bottle bottles Flasche Flaschen f
+knife knives Messer Messer n
+watch watches Uhr Uhren f
+egg eggs Ei Eier n
+""")
+VERBS = [
+    Verb("buys", "bought", "kauft", "gekauft"),
+    Verb("sees", "seen", "sieht", "gesehen"),
+    Verb("finds", "found", "findet", "gefunden"),
+    Verb("carries", "carried", "trägt", "getragen"),
+    Verb("paints", "painted", "malt", "gemalt"),
+    Verb("sells", "sold", "verkauft", "verkauft"),
+    Verb("picks up", "picked up", "holt", "abgeholt", "ab"),
+    Verb("throws away", "thrown away", "wirft", "weggeworfen", "weg"),
+    Verb("brings along", "brought along", "bringt", "mitgebracht", "mit"),
+]
+ADJECTIVES = [
+    ("old", "alt"),
+    ("small", "klein"),
+    ("new", "neu"),
+    ("red", "rot"),
+    ("green", "grün"),
+    ("heavy", "schwer"),
+]
+TIMES = [
+    ("today", "heute"),
+    ("now", "jetzt"),
+    ("every day", "jeden Tag"),
+    ("on Monday", "am Montag"),
+    ("on Friday", "am Freitag"),
+    ("in the evening", "abends"),
+]
+EVENTS = [
+    ("party", "das Fest"),
+    ("journey", "die Reise"),
+    ("concert", "das Konzert"),
+    ("course", "der Kurs"),
+]
+MONTHS = [
+    ("January", "Januar"),
+    ("March", "März"),
+    ("May", "Mai"),
+    ("June", "Juni"),
+    ("July", "Juli"),
+    ("October", "Oktober"),
+    ("December", "Dezember"),
+]
+
+ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
+fifteen sixteen seventeen eighteen nineteen""".split()  # noqa: SIM905  (a line of words is easier to read than a list of strings)
+TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
+EINS = """null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn
+fünfzehn sechzehn siebzehn achtzehn neunzehn""".split()  # noqa: SIM905
+ZEHNER = "- - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()  # noqa: SIM905
+ORDINALS = {1: "first", 2: "second", 3: "third", 5: "fifth", 8: "eighth", 9: "ninth", 12: "twelfth"}
+ORDINALE = {1: "ersten", 3: "dritten", 7: "siebten", 8: "achten"}
+
+
+def english_number(n: int) -> str:
+    """Spell out 0 to 999."""
+    if n >= 100:
+        rest = f" and {english_number(n % 100)}" if n % 100 else ""
+        return f"{ONES[n // 100]} hundred{rest}"
+    if n < 20:
+        return ONES[n]
+    return TENS[n // 10] + (f"-{ONES[n % 10]}" if n % 10 else "")
+
+
+def german_number(n: int) -> str:
+    """Spell out 0 to 999; units come before tens, all in one word."""
+    if n >= 100:
+        hundreds = "ein" if n < 200 else EINS[n // 100]
+        return f"{hundreds}hundert{german_number(n % 100) if n % 100 else ''}"
+    if n < 20:
+        return EINS[n]
+    unit = "ein" if n % 10 == 1 else EINS[n % 10]
+    return f"{unit}und{ZEHNER[n // 10]}" if n % 10 else ZEHNER[n // 10]
+
+
+def english_ordinal(n: int) -> str:
+    """first to thirty-first."""
+    if n > 20 and n % 10:
+        return f"{TENS[n // 10]}-{english_ordinal(n % 10)}"
+    word = ONES[n] if n < 20 else TENS[n // 10]
+    return ORDINALS.get(n) or (word[:-1] + "ieth" if word.endswith("y") else word + "th")
+
+
+def german_ordinal(n: int) -> str:
+    """ersten to einunddreißigsten, as after "am"."""
+    return ORDINALE.get(n) or german_number(n) + ("ten" if n < 20 else "sten")
+
+
+def pick(rng: random.Random, items: Sequence[T]) -> T:
+    return items[rng.randrange(len(items))]
+
+
+def noun_phrase(rng: random.Random, noun: Noun, accusative: bool) -> Pair:
+    """An article, sometimes an adjective, and a noun, in agreement."""
+    english, german = pick(rng, ADJECTIVES) if rng.randrange(2) else ("", "")
+    if rng.randrange(2):  # definite
+        article = {"m": "den" if accusative else "der", "f": "die", "n": "das"}[noun.gender]
+        ending = "en" if accusative and noun.gender == "m" else "e"
+        determiner = "the"
+    else:
+        article = {"m": "einen" if accusative else "ein", "f": "eine", "n": "ein"}[noun.gender]
+        ending = {"m": "en" if accusative else "er", "f": "e", "n": "es"}[noun.gender]
+        determiner = "an" if (english or noun.english)[0] in "aeiou" else "a"
+    return (
+        " ".join(filter(None, (determiner, english, noun.english))),
+        " ".join(filter(None, (article, german + ending if german else "", noun.german))),
+    )
+
+
+def object_phrase(rng: random.Random) -> Pair:
+    """Something to buy or carry: one of it, or a spelled-out number of them."""
+    noun = pick(rng, THINGS)
+    if rng.randrange(3):
+        return noun_phrase(rng, noun, accusative=True)
+    count = 2 + rng.randrange(98)
+    return (
+        f"{english_number(count)} {noun.english_plural}",
+        f"{german_number(count)} {noun.german_plural}",
+    )
+
+
+def parts(rng: random.Random) -> tuple[Pair, Verb, Pair]:
+    return (
+        noun_phrase(rng, pick(rng, PEOPLE), accusative=False),
+        pick(rng, VERBS),
+        object_phrase(rng),
+    )
+
+
+def present(rng: random.Random) -> Pair:
+    """English ends in the time; German starts with it, so that the verb comes before the
+    subject."""
+    subject, verb, thing = parts(rng)
+    time = pick(rng, TIMES)
+    german = f"{time[1]} {verb.german} {subject[1]} {thing[1]} {verb.prefix}"
+    return f"{subject[0]} {verb.english} {thing[0]} {time[0]}", german.rstrip()
+
+
+def perfect(rng: random.Random) -> Pair:
+    subject, verb, thing = parts(rng)
+    return (
+        f"{subject[0]} has {verb.participle} {thing[0]}",
+        f"{subject[1]} hat {thing[1]} {verb.german_participle}",
+    )
+
+
+def subordinate(rng: random.Random) -> Pair:
+    subject, verb, thing = parts(rng)
+    who = noun_phrase(rng, pick(rng, PEOPLE), accusative=False)
+    return (
+        f"{who[0]} laughs because {subject[0]} {verb.english} {thing[0]}",
+        f"{who[1]} lacht, weil {subject[1]} {thing[1]} {verb.prefix}{verb.german}",
+    )
+
+
+def price(rng: random.Random) -> Pair:
+    thing = noun_phrase(rng, pick(rng, THINGS), accusative=False)
+    euros, cents = 2 + rng.randrange(998), 5 * (1 + rng.randrange(19))
+    return (
+        f"{thing[0]} costs {english_number(euros)} euros and {english_number(cents)} cents",
+        f"{thing[1]} kostet {german_number(euros)} Euro und {german_number(cents)} Cent",
+    )
+
+
+def date(rng: random.Random) -> Pair:
+    event, month = pick(rng, EVENTS), pick(rng, MONTHS)
+    day, year = 1 + rng.randrange(31), 20 + rng.randrange(80)
+    return (
+        f"the {event[0]} began on the {english_ordinal(day)} of {month[0]} nineteen "
+        f"{english_number(year)}",
+        f"{event[1]} begann am {german_ordinal(day)} {month[1]} "
+        f"neunzehnhundert{german_number(year)}",
+    )
+
+
+CLAUSES: tuple[Callable[[random.Random], Pair], ...] = (present, perfect, subordinate, price, date)
+
+
+def sentence(rng: random.Random, clauses: int) -> Pair:
+    """A list of ``clauses`` clauses with a capital letter and a full stop."""
+    made = [pick(rng, CLAUSES)(rng) for _ in range(clauses)]
+    sides = []
+    for side, conjunction in ((0, "and"), (1, "und")):
+        texts = [clause[side] for clause in made]
+        text = f" {conjunction} ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+        sides.append(text[0].upper() + text[1:] + ".")
+    return sides[0], sides[1]
+
+
+# Split: number of pairs, fewest and most clauses in a sentence.
+SPLITS = {
+    "train": (20_000, 1, 3),
+    "valid": (500, 1, 3),
+    "test": (500, 1, 3),
+    "test_long": (300, 5, 8),
+}
+
+
+def corpus(seed: int = 1) -> dict[str, list[Pair]]:
+    """All splits; no source sentence occurs twice, in one split or across them."""
+    rng = random.Random(seed)
+    seen: set[str] = set()
+    splits: dict[str, list[Pair]] = {}
+    for name, (size, fewest, most) in SPLITS.items():
+        pairs = splits.setdefault(name, [])
+        while len(pairs) < size:
+            pair = sentence(rng, fewest + rng.randrange(most - fewest + 1))
+            if pair[0] not in seen:
+                seen.add(pair[0])
+                pairs.append(pair)
+    return splits

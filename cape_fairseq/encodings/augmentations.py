@@ -1,0 +1,124 @@
+"""The augmentations that ``--position-augmentation`` names, with their options."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from cape_fairseq.encodings.options import option, require
+from cape_fairseq.positions.augmentation import Augmentation
+from cape_fairseq.positions.cape import CAPE
+from cape_fairseq.positions.randpos import RandomPositions
+from cape_fairseq.positions.shape import SHAPE
+
+
+@dataclass
+class CapeOptions:
+    cape_global_shift: Optional[float] = option(
+        None,
+        "CAPE: Delta_max, largest shift of a whole sentence pair (default: 5; 0 for encodings that "
+        "see distances only)",
+        least=0,
+    )
+    cape_local_shift: float = option(
+        0.5,
+        "CAPE: epsilon_max, largest shift of a single token; 0.5 keeps the order of tokens (of "
+        "source tokens if --source-scale is at least 1)",
+        least=0,
+    )
+    cape_global_scale: float = option(
+        1.0, "CAPE: lambda_max >= 1, largest stretch of a whole sentence pair", least=1
+    )
+    cape_mean_normalize: bool = option(
+        False, "CAPE: take the mean source position off both sides (the papers' MT runs do not)"
+    )
+    cape_allow_reordering: bool = option(
+        False, "CAPE: accept a --cape-local-shift above 0.5, which can swap tokens"
+    )
+
+
+@dataclass
+class ShapeOptions:
+    shape_max_shift: int = option(
+        500, "SHAPE: K, largest shift; shifts are integers from 0 to K", whole=0
+    )
+
+
+@dataclass
+class RandposOptions:
+    randpos_range: int = option(
+        512, "randpos: positions are drawn from so many; as many as the longest text has", whole=1
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One augmentation: what it is, its options, how it is built and what it refuses."""
+
+    summary: str
+    build: Callable[[Any], Augmentation]
+    options: type | None = None
+    check: Callable[[Any, bool], None] | None = None
+
+
+def check_cape(args: Any, distances_only: bool) -> None:
+    """
+    Raises:
+        ValueError: an option of CAPE makes no sense with the encoding.
+    """
+    require(
+        args.cape_local_shift <= 0.5 or args.cape_allow_reordering,
+        "cape_local_shift",
+        args.cape_local_shift,
+        "at most 0.5, or tokens could change places (to allow that, add --cape-allow-reordering)",
+    )
+    if not distances_only:
+        return
+    encoding = args.position_encoding
+    why = f"{encoding} sees only differences of positions, which are the same after a shift of the "
+    why += "whole sentence"
+    require(args.cape_global_shift == 0, "cape_global_shift", args.cape_global_shift, f"0: {why}")
+    require(not args.cape_mean_normalize, "cape_mean_normalize", "set", f"left out: {why}")
+    moves = args.cape_local_shift > 0 or args.cape_global_scale > 1
+    expected = "above 0 (or --cape-global-scale above 1), or nothing is augmented"
+    require(moves, "cape_local_shift", 0, expected)
+
+
+def build_cape(args: Any) -> CAPE:
+    return CAPE(
+        args.cape_global_shift,
+        args.cape_local_shift,
+        args.cape_global_scale,
+        args.cape_mean_normalize,
+    )
+
+
+def check_randpos(args: Any, distances_only: bool) -> None:
+    """
+    Raises:
+        ValueError: the source is scaled, too.
+    """
+    why = "1 with randpos, which spaces the tokens of both sides itself"
+    require(args.source_scale == 1, "source_scale", args.source_scale, why)
+
+
+AUGMENTATIONS = {
+    "none": Row("positions stay as they are", lambda args: Augmentation()),
+    "cape": Row(
+        "a shift and a stretch for a sentence pair, a jitter for each token (Likhomanenko et al. "
+        "2021, Eqs. 5-7)",
+        build_cape,
+        CapeOptions,
+        check_cape,
+    ),
+    "shape": Row(
+        "a whole shift from 0 to K for each side (Kiyono et al. 2021, Eq. 2)",
+        lambda args: SHAPE(args.shape_max_shift),
+        ShapeOptions,
+    ),
+    "randpos": Row(
+        "sorted whole positions from a longer range (Ruoss et al. 2023)",
+        lambda args: RandomPositions(args.randpos_range),
+        RandposOptions,
+        check_randpos,
+    ),
+}

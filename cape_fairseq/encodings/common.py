@@ -1,0 +1,135 @@
+"""Options of every encoding, what they are where nothing is said, and which make no sense."""
+
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from cape_fairseq.encodings.augmentations import AUGMENTATIONS
+from cape_fairseq.encodings.options import check_values, choice, flag, names, option, require
+from cape_fairseq.encodings.row import Encoding
+from cape_fairseq.encodings.table import ENCODINGS
+
+
+@dataclass
+class PositionOptions:
+    position_encoding: choice(*ENCODINGS) = option("sinpos", "how the model knows positions")
+    position_augmentation: Optional[choice(*AUGMENTATIONS)] = option(
+        None, "what moves positions in training (default: as the encoding is called, else none)"
+    )
+    position_layers: choice("input", "all") = option(
+        "input",
+        "where positions are added: to the input only, or to the input of every block (sinpos, "
+        "cape, shape: FLOATER, Eq. 7; abspos: a table for each block)",
+    )
+    source_scale: Optional[str] = option(
+        None,
+        "factor on the distance of a source token from the first one: a number, or auto for target "
+        "tokens / source tokens of the training data (default: auto for cape, 1 elsewhere)",
+    )
+    source_bos: Optional[choice("on", "off")] = option(
+        None,
+        "put a begin-of-sentence token before the source (default: on for cape, off elsewhere)",
+    )
+
+
+GROUPS: tuple[type, ...] = (
+    PositionOptions,
+    *(row.options for row in AUGMENTATIONS.values() if row.options),
+    *(row.options for row in ENCODINGS.values() if row.options),
+)
+OPTIONS = names(*GROUPS)
+
+
+def owners(name: str) -> list[str]:
+    """The encodings for which an option means something, as a user would choose them."""
+    found = [row.name for row in ENCODINGS.values() if name in names(row.options)]
+    for augmentation, row in AUGMENTATIONS.items():
+        if name in names(row.options):
+            takers = [e for e in ENCODINGS.values() if augmentation in e.augmentations]
+            found += [e.name for e in takers if e.augmentation == augmentation]
+            found += [
+                f"{e.name} with --position-augmentation {augmentation}"
+                for e in takers
+                if e.augmentation != augmentation
+            ]
+    return found
+
+
+def refuse_foreign(args: Any) -> None:
+    """Refuse options that were given and mean nothing here; ``args`` has what was given only.
+
+    The options of a checkpoint, which has them all, are left as they are.
+
+    Raises:
+        ValueError: naming the option, and the encodings for which it means something.
+    """
+    if all(getattr(args, name, None) is not None for name in names(PositionOptions)):
+        return
+    given = [name for name in OPTIONS if getattr(args, name, None) not in (None, False)]
+    encoding = getattr(args, "position_encoding", None) or "sinpos"
+    row = ENCODINGS.get(encoding)
+    if row is None:
+        return  # refused by its own name
+    augmentation = getattr(args, "position_augmentation", None) or row.augmentation
+    moved = AUGMENTATIONS.get(augmentation)
+    own = names(PositionOptions, row.options, moved.options if moved else None)
+    for name in given:
+        if name not in own:
+            raise ValueError(
+                f"{flag(name)} is given, but it means nothing with --position-encoding {encoding}; "
+                f"it is an option of {', '.join(owners(name))}"
+            )
+
+
+def resolve(args: Any) -> None:
+    """Fill in, in place, what depends on the encoding and was left open.
+
+    Raises:
+        ValueError: there is no such encoding.
+    """
+    name = args.position_encoding
+    require(name in ENCODINGS, "position_encoding", name, " or ".join(ENCODINGS))
+    row = ENCODINGS[name]
+    if args.position_augmentation is None:
+        args.position_augmentation = row.augmentation
+    if args.cape_global_shift is None:
+        args.cape_global_shift = 0.0 if row.distances_only else 5.0
+    if args.floater_init_scale is None:
+        args.floater_init_scale = 0.03 if args.floater_form == "bias" else 1.0
+    if isinstance(args.source_bos, bool):  # on and off in YAML
+        args.source_bos = "on" if args.source_bos else "off"
+    for name, value in {"source_scale": "1", "source_bos": "off", **row.defaults}.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+
+
+def check(args: Any) -> None:
+    """Refuse values that make no sense; everything is resolved by now.
+
+    Raises:
+        ValueError: naming the option, its value and what it may be.
+    """
+    check_values(args, GROUPS)
+    row = ENCODINGS[args.position_encoding]
+    check_augmentation(args, row)
+    if not row.scalable:
+        why = f"1 with {row.name}, which has no positions between whole ones"
+        require(args.source_scale == 1, "source_scale", args.source_scale, why)
+    layers = args.position_layers
+    why = f"input with {row.name}: {row.every_block}"
+    require(not row.every_block or layers == "input", "position_layers", layers, why)
+    if row.check is not None:
+        row.check(args)
+
+
+def check_augmentation(args: Any, row: Encoding) -> None:
+    """What moves positions must mean something to the encoding."""
+    name = args.position_augmentation
+    if row.fixed:
+        expected = f"{row.augmentation} with --position-encoding {row.name}"
+        require(name == row.augmentation, "position_augmentation", name, expected)
+    allowed = (*(() if row.fixed else ("none",)), *row.augmentations)
+    expected = f"{' or '.join(allowed)}: {row.why_not}"
+    require(name in allowed, "position_augmentation", name, expected)
+    augmentation = AUGMENTATIONS[name]
+    if augmentation.check is not None:
+        augmentation.check(args, row.distances_only)

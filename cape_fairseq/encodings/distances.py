@@ -1,0 +1,52 @@
+"""Rows of the encodings that act on the scores of self-attention and have nothing to learn."""
+
+from typing import Any
+
+from cape_fairseq.encodings.options import require
+from cape_fairseq.encodings.row import Encoding, Stack
+from cape_fairseq.positions.alibi import LinearBiases
+from cape_fairseq.positions.rotary import Rotary
+
+SHIFTS = "{} sees only differences of positions, which are the same after a shift of the sentence"
+
+
+def check_heads(args: Any) -> None:
+    """
+    Raises:
+        ValueError: heads have an odd width.
+    """
+    for side in ("encoder", "decoder"):
+        width, heads = getattr(args, f"{side}_embed_dim"), getattr(args, f"{side}_attention_heads")
+        expected = f"an even multiple of --{side}-attention-heads ({heads}): rope turns pairs of "
+        expected += "components"
+        require(width % (2 * heads) == 0, f"{side}_embed_dim", width, expected)
+
+
+def rotary(args: Any, stack: Stack) -> Rotary:
+    return Rotary(stack.dim // stack.heads)
+
+
+def linear_biases(args: Any, stack: Stack) -> LinearBiases:
+    return LinearBiases(stack.heads)
+
+
+ROPE = Encoding(
+    "rope",
+    "queries and keys of self-attention turned by their positions (Su et al. 2021)",
+    augmentations=("cape", "randpos"),
+    why_not=SHIFTS.format("rope"),
+    scalable=True,
+    distances_only=True,
+    attention=rotary,
+    check=check_heads,
+)
+ALIBI = Encoding(
+    "alibi",
+    "self-attention falls linearly with the distance, on both sides in the encoder (Press et al. "
+    "2022)",
+    augmentations=("cape", "randpos"),
+    why_not=SHIFTS.format("alibi"),
+    scalable=True,
+    distances_only=True,
+    attention=linear_biases,
+)

@@ -1,0 +1,88 @@
+"""What a row of the table of encodings says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from cape_fairseq.positions.attention import AttentionPositions
+from cape_fairseq.positions.floater.stack import StackFlow
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What an encoding is told of the encoder or decoder that it is built for.
+
+    ``max_positions`` is the length of a learned table.
+    """
+
+    side: str
+    layers: int
+    dim: int
+    heads: int
+    max_positions: int
+    padding_idx: int
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A row of the table: all that the project knows about an encoding.
+
+    Attributes:
+        name: as in ``--position-encoding`` and ``NAME_transformer``.
+        summary: what it is, in a line, with its source.
+        options: a dataclass of the options that belong to it.
+        augmentations: those of ``--position-augmentation`` that mean something to it.
+        augmentation: the one that it has where nothing is said; with ``fixed`` it has no other.
+        why_not: why other augmentations mean nothing to it.
+        scalable: whether positions between whole ones mean something (``--source-scale``).
+        distances_only: whether it sees differences of positions and nothing else of them.
+        absolute: whether a shift of all positions can be probed.
+        every_block: why ``--position-layers all`` means nothing; empty where it does.
+        enters_blocks: args -> whether something is added to the input of blocks after the first,
+            beside ``--position-layers all``.
+        defaults: values that other options have with it where nothing is said.
+        encode: (args, stack, block) -> what is added to the input of a block.
+        attention: (args, stack) -> what self-attention gets.
+        flow: (args, stack) -> FLOATER's trajectories.
+        self_attention: (args, block) -> options of a block's own self-attention.
+        parameters: regular expression of the names, in a stack, of what it alone learns.
+        check: refuses options that make no sense with it.
+        vectors: (args, state, side, positions) -> position vectors [positions, d] to draw.
+
+    Raises:
+        TypeError: nothing implements it, and it is not ``without_positions``.
+    """
+
+    name: str
+    summary: str
+    options: type | None = None
+    augmentations: tuple[str, ...] = ()
+    augmentation: str = "none"
+    fixed: bool = False
+    why_not: str = ""
+    scalable: bool = False
+    distances_only: bool = False
+    absolute: bool = False
+    every_block: str = "it adds nothing to the input of a block"
+    enters_blocks: Callable[[Any], bool] = lambda args: False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    encode: Callable[[Any, Stack, int], nn.Module | None] | None = None
+    attention: Callable[[Any, Stack], AttentionPositions] | None = None
+    flow: Callable[[Any, Stack], StackFlow] | None = None
+    self_attention: Callable[[Any, int], dict[str, Any]] | None = None
+    parameters: str = ""
+    check: Callable[[Any], None] | None = None
+    vectors: Callable[[Any, Mapping[str, Tensor], str, int], Tensor] | None = None
+    without_positions: bool = False
+
+    def __post_init__(self) -> None:
+        parts = (self.encode, self.attention, self.flow, self.self_attention)
+        if not self.without_positions and not any(parts):
+            raise TypeError(
+                f"the encoding {self.name} has no implementation; give its row encode, attention, "
+                "flow or self_attention"
+            )

@@ -1,0 +1,81 @@
+"""Models for evaluation, and their data, from a checkpoint and a folder of binarized text."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
+from cape_fairseq.errors import UserError
+from cape_fairseq.models.positional_transformer import PositionalTransformer
+
+
+def load(path: Path, data: Path) -> tuple[PositionalTransformer, TranslationTask]:
+    """A checkpoint's model, ready for evaluation, and its task on the binarized data in ``data``.
+
+    fairseq's own ``transformer`` becomes the equal model of this project.
+
+    Raises:
+        UserError: the checkpoint or the data are not there, or it is no Transformer.
+    """
+    if not list(data.glob("dict.*.txt")):
+        raise UserError(
+            f"{data} has no dictionaries; give the folder that fairseq-preprocess wrote"
+        )
+    state = read(path)
+    options = Namespace(**vars(options_of(state)))
+    if not hasattr(options, "position_encoding"):
+        sides = {side: encoding_of(options, side) for side in ("encoder", "decoder")}
+        if len(set(sides.values())) > 1:
+            raise UserError(
+                f"{path} has {sides['encoder']} in the encoder and {sides['decoder']} in the "
+                "decoder; it must be the same encoding"
+            )
+        options.position_encoding = sides["encoder"]
+        options.encoder_learned_pos = options.decoder_learned_pos = False
+        options.no_token_positional_embeddings = False
+    task = plain_task(state, data)
+    try:
+        model = PositionalTransformer.build_model(options, task)
+        model.load_state_dict(state["model"], strict=True, model_cfg=options)
+    except (AttributeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} is no Transformer that fits {data}: {reason}") from None
+    return model.eval(), task
+
+
+def plain_task(state: dict[str, Any], data: Path) -> TranslationTask:
+    """The task ``translation`` on the data, whatever the model was trained as: all models see the
+    same sentences."""
+    saved = state["cfg"]["task"] if state.get("cfg") else vars(state["args"])
+    languages = {name: saved[name] for name in ("source_lang", "target_lang")}
+    config = TranslationConfig(data=str(data), **languages)
+    config.train_subset, config.dataset_impl, config.required_seq_len_multiple = "train", None, 1
+    return TranslationTask.setup_task(config)
+
+
+def batches(task: Any, subset: str, sentences: int, size: int = 16) -> Iterator[dict[str, Tensor]]:
+    """The first ``sentences`` pairs of a split, in batches.
+
+    Raises:
+        UserError: there is no such split, or it is empty.
+    """
+    try:
+        task.load_dataset(subset)
+    except FileNotFoundError:
+        raise UserError(
+            f"{task.cfg.data} has no split {subset}; choose another with --subset"
+        ) from None
+    dataset = task.dataset(subset)
+    count = min(sentences, len(dataset))
+    if not count:
+        raise UserError(f"the split {subset} in {task.cfg.data} is empty")
+    for start in range(0, count, size):
+        yield dataset.collater([dataset[i] for i in range(start, min(start + size, count))])[
+            "net_input"
+        ]

@@ -1,0 +1,44 @@
+"""Files that appear complete or not at all, and what identifies their content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """The path of a temporary file that takes the place of ``path`` if all goes well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file so that ``target`` is the old one or the new one at every moment."""
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
+
+
+def sha256(paths: Iterable[Path], progress=lambda count: None) -> str:
+    """The SHA-256 of files, one after another; ``progress`` is told the bytes as they are read."""
+    total = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                total.update(block)
+                progress(len(block))
+    return total.hexdigest()

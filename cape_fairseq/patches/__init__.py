@@ -1,0 +1,30 @@
+"""Repairs of fairseq, one file a fault. Stock models profit, too."""
+
+from cape_fairseq.patches import (
+    checkpoint_files,
+    damaged_checkpoint,
+    last_batch,
+    loss_is_no_number,
+    preemption,
+    read_ahead,
+    replace_unk,
+)
+
+FAULTS = (
+    last_batch,
+    replace_unk,
+    read_ahead,
+    damaged_checkpoint,
+    checkpoint_files,
+    loss_is_no_number,
+)
+installed: list[str] = []
+
+
+def install() -> None:
+    """Put every repair in place, each once in a process."""
+    preemption.install()  # it looks for what is imported by now, so it is tried every time
+    for fault in FAULTS:
+        if fault.__name__ not in installed:
+            fault.install()
+            installed.append(fault.__name__)

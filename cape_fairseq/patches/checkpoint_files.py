@@ -1,0 +1,51 @@
+"""Checkpoint files on a full disk, or when the process is killed while it writes.
+
+fairseq copies checkpoints in place, so that a kill leaves half a file, and leaves a temporary file
+and a long traceback where there is no room.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+
+from cape_fairseq.files import copy
+
+
+class AtomicPathManager(PathManager):
+    """fairseq's, with copies of local files that appear complete or not at all."""
+
+    @staticmethod
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        if "://" in dst_path or not overwrite:
+            return PathManager.copy(src_path, dst_path, overwrite=overwrite)
+        copy(Path(src_path), Path(dst_path))
+        return True
+
+
+def say_what_failed(torch_persistent_save: Callable) -> Callable:
+    """Wrap fairseq's function that writes a checkpoint to a temporary file and renames it."""
+
+    @functools.wraps(torch_persistent_save)
+    def wrapped(obj: Any, filename: str, *args: Any, **kwargs: Any) -> None:
+        try:
+            torch_persistent_save(obj, filename, *args, **kwargs)
+        except (OSError, RuntimeError) as error:
+            Path(f"{filename}.tmp").unlink(missing_ok=True)
+            raise OSError(
+                f"{filename} could not be written ({str(error).splitlines()[0]}); the checkpoints "
+                "before it are "
+                "untouched: make room, and start the same command again"
+            ) from error
+
+    return wrapped
+
+
+def install() -> None:
+    checkpoint_utils.PathManager = AtomicPathManager
+    checkpoint_utils.torch_persistent_save = say_what_failed(checkpoint_utils.torch_persistent_save)

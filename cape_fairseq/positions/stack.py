@@ -1,0 +1,221 @@
+"""All that an encoder or a decoder knows about positions, in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from cape_fairseq.positions.attention import AttentionPositions
+from cape_fairseq.positions.augmentation import Augmentation, Draw
+from cape_fairseq.positions.floater.stack import Places, StackFlow
+from cape_fairseq.positions.indices import scale_from_first, token_positions
+from cape_fairseq.positions.padding import Padding, visible_keys
+from cape_fairseq.positions.source_bos import SourceBOS
+
+# float32 counts without gaps up to here; no other limit is built in.
+UNLIMITED = 2**24
+
+
+class Source(NamedTuple):
+    """What a decoder's positions need to know of the source."""
+
+    padding_mask: Tensor  # bool [B, S], True at padding
+    reference: Tensor | None = None  # [B, 1], of :meth:`Augmentation.reference`
+
+
+class StackPositions:
+    """Positions of an encoder or a decoder: settings and modules, no state of a batch.
+
+    It is no module itself. The stack registers :attr:`modules` under the names that checkpoints
+    have, so that those of fairseq's own Transformer fit.
+
+    Args:
+        padding_idx: index of padding; the first token has the position after it.
+        augmentation: what moves positions in training.
+        scale: factor on the distance from the first token (CAPE's alpha, on the source).
+        encodings: what is added to the input of blocks 1, 2, ...; none, or one, or one for each.
+        attention: what positions give to self-attention.
+        flow: FLOATER's trajectories.
+        bos: the source's begin-of-sentence token.
+        opens: whether it is put before this stack's tokens; a decoder only takes it out of
+            alignments.
+        limit: the option that sets the length of a learned table.
+    """
+
+    def __init__(
+        self,
+        padding_idx: int,
+        augmentation: Augmentation | None = None,
+        scale: float = 1.0,
+        encodings: Sequence[nn.Module] = (),
+        attention: AttentionPositions | None = None,
+        flow: StackFlow | None = None,
+        bos: SourceBOS | None = None,
+        opens: bool = True,
+        limit: str = "--max-source-positions",
+    ) -> None:
+        self.padding_idx = padding_idx
+        self.first = padding_idx + 1
+        self.augmentation = augmentation or Augmentation()
+        self.scale = scale
+        self.encodings = list(encodings)
+        self.self_attention = attention or AttentionPositions()
+        self.flow = flow
+        self.bos = bos or SourceBOS(None, padding_idx)
+        self.opens = opens
+        self.limit = limit
+
+    @property
+    def modules(self) -> dict[str, nn.Module | None]:
+        """Everything with parameters, by its name in the stack."""
+        later = nn.ModuleList(self.encodings[1:])
+        return {
+            "embed_positions": self.encodings[0] if self.encodings else None,
+            "block_positions": later if len(later) else None,
+            "self_attn_positions": self.self_attention,
+            "flow": self.flow,
+        }
+
+    @property
+    def table(self) -> int | None:
+        """How many positions a learned table has; None where there is none."""
+        return getattr(self.encodings[0], "max_positions", None) if self.encodings else None
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sentence may have, the begin of sentence included."""
+        return UNLIMITED if self.table is None else self.table - self.augmentation.reach
+
+    def check_length(self, padding_mask: Tensor) -> None:
+        """Refuse a batch (bool [B, T], True at padding) with a sentence longer than the table.
+
+        Raises:
+            ValueError: naming the length, the limit and the option that sets it.
+        """
+        # The width is a bound that costs nothing; tokens are counted only where it is too wide.
+        if padding_mask.size(1) <= self.longest:
+            return
+        length = int((~padding_mask).sum(dim=1).max())
+        if length > self.longest:
+            reach = self.augmentation.reach
+            shifted = f" and shifts take {reach} of them" if reach else ""
+            raise ValueError(
+                f"a sentence has {length} tokens, but learned positions end at "
+                f"{self.table}{shifted}"
+                f": train with a larger {self.limit}, or use an encoding without a limit (sinpos, "
+                "shape, cape)"
+            )
+
+    def plain(self, padding_mask: Tensor) -> Tensor:
+        """Positions before any augmentation: bool [B, T] -> float32 [B, T]."""
+        return scale_from_first(token_positions(padding_mask, self.first), self.scale, self.first)
+
+    def begin(
+        self,
+        tokens: Tensor,
+        draw: Draw | None = None,
+        source: Source | None = None,
+        causal: bool = False,
+        last_only: bool = False,
+        cross_keys: bool = True,
+    ) -> BatchPositions:
+        """Positions of a batch, once a forward pass.
+
+        Args:
+            tokens: int64 [B, T], padded on either side, without the begin of sentence.
+            draw: augmentation of this side's positions; None leaves them alone.
+            source: of a decoder.
+            causal: whether a token sees no later one.
+            last_only: only the last token of each row is new (incremental decoding).
+            cross_keys: whether keys and values of the cross-attention are still to be made.
+
+        Raises:
+            ValueError: a sentence is longer than a learned position table.
+        """
+        if self.opens:
+            tokens = self.bos.prepend(tokens)
+        padding = Padding(tokens.eq(self.padding_idx))
+        self.check_length(padding.mask)
+        plain = self.plain(padding.mask)
+        if draw is not None:
+            draw = draw.to(tokens.device)
+        reference = None if source is None else source.reference
+        batch = BatchPositions(self, tokens, padding, source, last_only)
+        batch.positions = self.augmentation.apply(plain, padding.mask, draw, reference)
+        batch.reference = self.augmentation.reference(plain, padding.mask)
+        batch.own = self.attention_arguments(batch, draw is not None, causal)
+        if self.flow is not None:
+            own, other = Places(padding, last_only), None
+            if source is not None and cross_keys:
+                other = Places(Padding(source.padding_mask))
+            batch.flow = self.flow.for_blocks(own, other)
+        return batch
+
+    def attention_arguments(
+        self, batch: BatchPositions, moved: bool, causal: bool
+    ) -> dict[str, Any]:
+        """What self-attention gets in every block."""
+        padding, new = batch.padding, batch.new
+        hidden = padding.mask if (padding.left if causal else padding.any) else None
+        seen = batch.positions
+        if not moved and not self.augmentation.respaces:
+            # Between the real tokens of any row the differences are those of an unpadded row.
+            shared = not (self.self_attention.indices and padding.left)
+            seen = self.plain(torch.zeros_like(padding.mask[:1])) if shared else seen
+        queries = seen[:, new]
+        mask = visible_keys(hidden, queries.size(1), causal)
+        return {"causal": causal, **self.self_attention(queries, seen, mask, causal)}
+
+
+class BatchPositions:
+    """Positions of one batch; made by :meth:`StackPositions.begin`.
+
+    Attributes:
+        tokens: int64 [B, T], with the begin of sentence where the model has one.
+        padding: of these tokens.
+        new: the tokens that were not seen before.
+        positions: float32 [B, T], augmented.
+        reference: [B, 1], what the target side needs to know of this one, or None.
+    """
+
+    positions: Tensor
+    reference: Tensor | None
+
+    def __init__(
+        self,
+        stack: StackPositions,
+        tokens: Tensor,
+        padding: Padding,
+        source: Source | None,
+        last_only: bool,
+    ) -> None:
+        self.stack = stack
+        self.tokens = tokens
+        self.padding = padding
+        self.source = source
+        self.new = slice(-1, None) if last_only else slice(None)
+        self.own: dict[str, Any] = {}
+        self.flow: list[dict[str, Tensor]] = []
+
+    def enter(self, x: Tensor, block: int) -> Tensor:
+        """Add positions to the input [T, B, C] of a block, counted from 1, where it has any."""
+        encodings = self.stack.encodings
+        if block <= len(encodings):
+            x = x + encodings[block - 1](self.positions[:, self.new]).transpose(0, 1).type_as(x)
+        added = self.flow[block - 1].get("input") if block <= len(self.flow) else None
+        return x if added is None else x + added.type_as(x)
+
+    def attention(self, block: int) -> dict[str, Any]:
+        """Arguments of the self-attention of a block; those of FLOATER's cross-attention begin
+        with ``cross_``."""
+        biases = self.flow[block - 1] if block <= len(self.flow) else {}
+        return {**self.own, **{name: x for name, x in biases.items() if name != "input"}}
+
+    def source_mask(self) -> Tensor | None:
+        """Where the cross-attention may look: bool [B, 1, 1, S], or None for everywhere."""
+        if self.source is None or not Padding(self.source.padding_mask).any:
+            return None
+        return visible_keys(self.source.padding_mask, 1, causal=False)

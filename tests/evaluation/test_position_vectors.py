@@ -1,0 +1,157 @@
+"""What is drawn is what the models add to their inputs."""
+
+import json
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+from fairseq.models import build_model
+from fairseq.modules import SinusoidalPositionalEmbedding
+
+from cape_fairseq.checkpoints.trajectories import (
+    solver_errors,
+    stack_trajectories,
+    store_vectors,
+)
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.position_vectors import position_matrix, products_by_distance
+from cape_fairseq.positions.floater.solver import Solver
+from tests.support import TINY, ToyTask, batch, build, cape
+
+
+def checkpoint(arch: str, **options) -> dict:
+    """As much of a checkpoint as a model that was just built gives, with its options as fairseq
+    stores them."""
+    defaults = TINY if arch == "transformer" else {"source_scale": "1"}
+    args = Namespace(arch=arch, **{**defaults, **options})
+    torch.manual_seed(1)
+    return {"model": build_model(args, ToyTask()).state_dict(), "cfg": {"model": args}}
+
+
+TABLE = SinusoidalPositionalEmbedding.get_embedding(200, 128, 1)
+
+
+@pytest.mark.parametrize(
+    "arch", ["transformer", "sinpos_transformer_tiny", "shape_transformer_tiny"]
+)
+def test_sinusoids(arch):
+    assert (position_matrix(checkpoint(arch), 50) - TABLE[2:52]).abs().max() < 1e-5
+
+
+def test_checkpoints_of_hydra_and_of_old_fairseqs():
+    found = checkpoint("relpos_transformer_tiny", relpos_max_distance=9)
+    options = found["cfg"]["model"]
+    for other in ({"cfg": {"model": vars(options)}}, {"cfg": None, "args": options}):
+        assert position_matrix({**found, **other}, 50).shape == (19, 32)
+
+
+def test_source_scale_stretches_the_source_only():
+    scaled = checkpoint("cape_transformer_tiny", source_scale="2")
+    assert (position_matrix(scaled, 50) - TABLE[2:102:2]).abs().max() < 1e-5
+    assert (position_matrix(scaled, 50, "decoder") - TABLE[2:52]).abs().max() < 1e-5
+
+
+def test_learned_tables_begin_at_the_first_token():
+    for arch, options in (
+        ("abspos_transformer_tiny", {}),
+        ("transformer", {"encoder_learned_pos": True}),
+    ):
+        found = checkpoint(arch, **options)
+        matrix = position_matrix(found, 50)
+        assert torch.equal(matrix, found["model"]["encoder.embed_positions.weight"][2:52])
+    with pytest.raises(UserError, match="has 1024 positions; ask for no more"):
+        position_matrix(found, 1025)
+
+
+def test_floater_and_relative_vectors():
+    model = build("floater_transformer_tiny", floater_form="additive")
+    found = checkpoint("floater_transformer_tiny", floater_form="additive")
+    assert torch.allclose(position_matrix(found, 30), model.encoder.flow(30)[:30, 0], atol=1e-6)
+    relative = checkpoint("relpos_transformer_tiny", relpos_max_distance=9)
+    assert position_matrix(relative, 50).shape == (19, 32)
+    with pytest.raises(UserError, match="rope has no position vectors"):
+        position_matrix(checkpoint("rope_transformer_tiny"), 50)
+
+
+def test_products_by_distance():
+    matrix = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0]])
+    mean, deviation = products_by_distance(matrix)
+    assert mean.tolist() == pytest.approx([(1 + 5 + 9) / 3, (2 + 3) / 2, 0])
+    assert deviation.tolist() == pytest.approx([np.std([1, 5, 9]), 0.5, 0])
+    assert (
+        products_by_distance(TABLE[2:60])[1].max() < 1e-5
+    )  # sinusoids: the distance is all that counts
+
+
+def test_stored_vectors_translate_the_same_without_a_solver():
+    found = checkpoint("floater_transformer_tiny", floater_init_scale=1.0)
+    source, target = batch([9, 3], True), batch([7, 2], False, end=False)
+    expected = build("floater_transformer_tiny", floater_init_scale=1.0)(source, None, target)[0]
+    assert store_vectors(found, 40) == ["encoder", "decoder"]
+    model = build("floater_transformer_tiny", seed=5)
+    model.load_state_dict(found["model"], strict=True)
+    for stack in (model.encoder, model.decoder):
+        stack.flow.solve = None  # would fail
+    assert (model(source, None, target)[0] - expected).abs().max() < 1e-5
+    with pytest.raises(UserError, match="no checkpoint of FLOATER"):
+        store_vectors(checkpoint("cape_transformer_tiny"), 40)
+
+
+def test_solver_errors():
+    """Against the definition; what is solved as the reference is has none, and an RNN solves
+    nothing."""
+    coarse = checkpoint("floater_transformer_tiny", floater_solver="euler", floater_init_scale=1.0)
+    flow = stack_trajectories(coarse)["encoder"]
+    difference = flow.solve(20).double()
+    flow.solver = Solver("rk4", steps=5)
+    exact = flow.solve(20).double()
+    expected = (difference - exact).abs().max() / exact.abs().max()
+    assert solver_errors(coarse, 20)["encoder"] == pytest.approx(float(expected), rel=1e-3)
+    assert (
+        solver_errors(checkpoint("floater_transformer_tiny", floater_solver_steps=5.0), 20)[
+            "decoder"
+        ]
+        == 0
+    )
+    assert solver_errors(checkpoint("floater_transformer_tiny"), 1) == {
+        "encoder": 0,
+        "decoder": 0,
+    }  # zeros
+    assert (
+        solver_errors(checkpoint("floater_transformer_tiny", floater_dynamics="rnn-scalar"), 20)
+        == {}
+    )
+
+
+def test_plot_positions(tmp_path):
+    torch.save(checkpoint("sinpos_transformer_tiny"), tmp_path / "one.pt")
+    torch.save(checkpoint("floater_transformer_tiny"), tmp_path / "two.pt")
+    both = [tmp_path / "one.pt", tmp_path / "two.pt"]
+    cape("plot-positions", *both, "--output", tmp_path / "out" / "figure", "--positions", 20)
+    assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    data = np.load(tmp_path / "out" / "figure.npz")
+    assert np.abs(data["matrix_0"] - TABLE[2:22].numpy()).max() < 1e-5
+    assert data["products_1"].shape == (2, 20)
+    refused = cape("plot-positions", tmp_path / "none.pt", check=False)
+    assert refused.returncode == 1
+    assert "there is no checkpoint" in refused.stderr
+
+
+def test_solve_floater(tmp_path):
+    torch.save(checkpoint("floater_transformer_tiny"), tmp_path / "two.pt")
+    command = ("solve-floater", tmp_path / "two.pt", tmp_path / "stored.pt", "--positions", 30)
+    cape(*command, "--json", tmp_path / "found.json")
+    errors = json.loads((tmp_path / "found.json").read_text())["errors"]
+    assert list(errors) == ["encoder", "decoder"]
+    assert all(0 < error < 1e-5 for error in errors.values())
+    stored = torch.load(tmp_path / "stored.pt", weights_only=True)["model"]
+    assert stored["decoder.flow.stored"].shape == (30, 18, 128)
+
+
+def test_solve_floater_refuses_other_checkpoints(tmp_path):
+    torch.save(checkpoint("sinpos_transformer_tiny"), tmp_path / "one.pt")
+    result = cape("solve-floater", tmp_path / "one.pt", tmp_path / "x.pt", check=False)
+    assert result.returncode == 1
+    assert "one.pt: no checkpoint of FLOATER" in result.stderr
+    assert not (tmp_path / "x.pt").exists()

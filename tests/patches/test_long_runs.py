@@ -1,0 +1,219 @@
+"""Preemption, damaged checkpoints, full disks and losses that are no number, each provoked."""
+
+import errno
+import hashlib
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+
+import pytest
+import torch
+
+from cape_fairseq.files import copy
+from cape_fairseq.patches.damaged_checkpoint import damage, is_resumable
+from tests.support import fairseq_command, run, train, train_arguments, train_losses
+
+EPOCHS = ("--max-tokens", 1500, "--keep-last-epochs", 3)  # of four updates
+
+
+def command(data_bin, save, updates, *more):
+    return [
+        str(part)
+        for part in fairseq_command(
+            "train", *train_arguments(data_bin, save, "cape_transformer_tiny", updates), *more
+        )
+    ]
+
+
+def start(arguments, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def terminate_at(process: subprocess.Popen, update: int) -> str:
+    """Send SIGTERM when the log says that an update is done; everything that was printed."""
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if f'"num_updates": "{update}"' in line:
+            process.send_signal(signal.SIGTERM)
+    process.wait(60)
+    return "".join(seen)
+
+
+def updates_of(path) -> int:
+    return torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"]
+
+
+def test_sigterm_saves_and_the_same_command_goes_on(data_bin, tmp_path):
+    unbroken = train_losses(train(data_bin, tmp_path / "unbroken", "--no-save", updates=16))
+    process = start(command(data_bin, tmp_path / "run", 16, "--num-workers", 2))
+    printed = terminate_at(process, 8)
+    assert process.returncode == 143
+    assert "Traceback" not in printed
+    done = updates_of(tmp_path / "run" / "checkpoint_last.pt")
+    assert 8 <= done <= 11
+    assert f"stopped by SIGTERM after {done} updates" in printed
+    resumed = run(command(data_bin, tmp_path / "run", 16))
+    assert train_losses(printed) == unbroken[: len(train_losses(printed))]
+    assert train_losses(resumed.stdout + resumed.stderr) == unbroken[done:]
+
+
+def test_one_process_of_two_is_told_and_both_stop(data_bin, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = [
+        start(
+            command(
+                data_bin,
+                tmp_path / "run",
+                400,
+                "--distributed-no-spawn",
+                "--distributed-init-method",
+                f"tcp://127.0.0.1:{port}",
+                "--distributed-world-size",
+                2,
+                "--distributed-rank",
+                rank,
+                "--distributed-backend",
+                "gloo",
+                "--ddp-backend",
+                "legacy_ddp",
+            )
+        )
+        for rank in (1, 0)
+    ]
+    printed = terminate_at(ranks[1], 5)
+    assert "stopped by SIGTERM" in printed
+    ranks[0].communicate(timeout=60)
+    assert [process.returncode for process in ranks] == [143, 143]
+    assert updates_of(tmp_path / "run" / "checkpoint_last.pt") < 400
+
+
+@pytest.fixture(scope="module")
+def epochs(data_bin, tmp_path_factory):
+    """A run of two epochs and a half, with a checkpoint of each epoch."""
+    folder = tmp_path_factory.mktemp("epochs") / "run"
+    arguments = [a for a in command(data_bin, folder, 10, *EPOCHS) if a != "--no-epoch-checkpoints"]
+    run(arguments)
+    return folder
+
+
+def damaged(epochs, folder, how):
+    shutil.copytree(epochs, folder)
+    last = folder / "checkpoint_last.pt"
+    content = last.read_bytes()
+    middle = len(content) // 2
+    last.write_bytes(
+        {
+            "cut": content[:middle],
+            "empty": b"",
+            "changed": content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :],
+        }[how]
+    )
+    return last
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "changed"])
+def test_a_damaged_checkpoint_is_replaced_by_the_one_before(epochs, data_bin, tmp_path, how):
+    last = damaged(epochs, tmp_path / "run", how)
+    before = max(updates_of(path) for path in last.parent.glob("checkpoint[0-9].pt"))
+    assert 0 < before < 10
+    content = last.read_bytes()
+    (last.parent / "checkpoint_best.pt").unlink()
+    result = run(command(data_bin, last.parent, 12, *EPOCHS))
+    printed = result.stdout + result.stderr
+    assert re.search(
+        r"checkpoint_last\.pt is damaged .* training goes on from checkpoint2\.pt", printed
+    )
+    assert len(train_losses(printed)) == 12 - before
+    assert updates_of(last) == 12
+    assert (last.parent / "checkpoint_last.pt.damaged").read_bytes() == content
+
+
+def test_without_another_checkpoint_nothing_starts(epochs, data_bin, tmp_path):
+    last = damaged(epochs, tmp_path / "run", "cut")
+    for path in last.parent.glob("checkpoint*.pt"):
+        if path != last:
+            torch.save({"model": {}, "last_optimizer_state": None}, path)  # an average, say
+    content = last.read_bytes()
+    result = run(command(data_bin, last.parent, 12, *EPOCHS), check=False)
+    assert result.returncode != 0
+    assert (
+        "has no other to go on from; remove it to train from the start"
+        in result.stderr.splitlines()[-1]
+    )
+    assert last.read_bytes() == content
+
+
+def test_a_refused_checkpoint_is_not_damaged(tmp_path):
+    """What torch refuses to unpickle is whole: it must fail in loading, not be replaced."""
+    torch.save({"model": subprocess.Popen}, tmp_path / "x.pt")
+    assert damage(tmp_path / "x.pt") is None
+    assert not is_resumable(tmp_path / "x.pt")
+
+
+def digests(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_a_full_disk_leaves_the_checkpoints(epochs, data_bin, tmp_path):
+    shutil.copytree(epochs, tmp_path / "run")
+    before = digests(tmp_path / "run")
+    limit = (epochs / "checkpoint_last.pt").stat().st_size // 2
+    result = run(
+        command(data_bin, tmp_path / "run", 12, *EPOCHS),
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert result.returncode != 0
+    message = r"OSError: .*checkpoint.*\.pt could not be written \(.*\); the checkpoints before it"
+    assert re.search(message, result.stderr.splitlines()[-1])
+    assert digests(tmp_path / "run") == before
+    assert len(train_losses(train(data_bin, tmp_path / "run", *EPOCHS, updates=12))) == 2
+
+
+def test_a_copy_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "old").write_text("old")
+
+    def half(source, target):
+        with open(target, "w") as stream:
+            stream.write("ne")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", half)
+        with pytest.raises(OSError, match="No space left"):
+            copy(tmp_path / "new", tmp_path / "old")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
+    assert (tmp_path / "old").read_text() == "old"
+    copy(tmp_path / "new", tmp_path / "old")
+    assert (tmp_path / "old").read_text() == "new"
+
+
+@pytest.mark.parametrize("options", [(), ("--amp",), ("--update-freq", 2)])
+def test_a_loss_that_is_no_number_names_its_batch(data_bin, tmp_path, options):
+    arguments = command(
+        data_bin, tmp_path / "run", 30, "--optimizer", "sgd", "--lr", "1e30", *options
+    )
+    result = run(arguments, check=False)
+    assert result.returncode != 0
+    last = result.stderr.splitlines()[-1]
+    found = re.fullmatch(r"FloatingPointError: update (\d+): .*\(counted from 0\): ([\d ]+)", last)
+    assert found, last
+    assert int(found[1]) <= 4
+    sentences = [int(number) for number in found[2].split()]
+    assert len(set(sentences)) == len(sentences) > (20 if options == ("--update-freq", 2) else 5)
+    assert all(0 <= number < 300 for number in sentences)

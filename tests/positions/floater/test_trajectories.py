@@ -1,0 +1,169 @@
+"""FLOATER's tricks of section 4.4: what is kept, when it is used, and what learns how fast."""
+
+import copy
+
+import pytest
+import torch
+
+from cape_fairseq.positions.floater.trajectories import Trajectories
+
+
+def trajectories(**options) -> Trajectories:
+    torch.manual_seed(0)
+    return Trajectories(8, 3, init_scale=1.0, initial_scale=1.0, **options)
+
+
+def change(module: Trajectories) -> None:
+    """As fairseq's optimizers do: the data, behind autograd's back."""
+    for parameter in module.parameters():
+        parameter.data.mul_(1.5)
+
+
+def test_evaluation_solves_once_and_extends_on_demand(monkeypatch):
+    module, lengths = trajectories().eval(), []
+    solve = module.solve
+    monkeypatch.setattr(module, "solve", lambda length: lengths.append(length) or solve(length))
+    short = module(5)
+    module.eval()  # as fairseq does before every batch
+    assert module(100) is short
+    assert torch.equal(module(300)[:128], short)
+    module(512)
+    assert lengths == [128, 512]
+    assert not short.requires_grad
+
+
+def test_evaluation_never_uses_stale_vectors():
+    module = trajectories(refresh=10).train()
+    module.set_num_updates(0)
+    before = module(6)
+    change(module)
+    module.set_num_updates(1)
+    assert torch.equal(module(6), before)  # training uses those of update 0
+    module.eval()  # as fairseq does before it validates
+    current = module(6)
+    assert not torch.allclose(current[:6], before)
+    assert torch.equal(current[:6], module.solve(6))
+    module.train()
+    module.set_num_updates(2)
+    assert torch.equal(module(6)[:6], module.solve(6))  # after a validation nothing is left to use
+    module.eval()(6)
+    other = copy.deepcopy(module)
+    change(other)
+    module.load_state_dict(other.state_dict())
+    assert torch.equal(module(6)[:6], module.solve(6))
+
+
+def test_refresh_solves_every_so_many_updates():
+    module = trajectories(refresh=3)
+    learned = []
+    for update in range(7):
+        module.set_num_updates(update)
+        module.train()  # as fairseq's trainer does before every batch
+        vectors = module(4)
+        learned.append(vectors.requires_grad)
+        assert torch.equal(vectors[:4], module.solve(4)) == (update % 3 == 0)
+        change(module)
+    assert learned == [True, False, False, True, False, False, True]
+
+
+def test_all_batches_of_an_update_learn_the_dynamics_or_none():
+    module = trajectories(refresh=4).train()
+    for update, learns in ((0, True), (1, False), (2, False), (4, True)):
+        module.set_num_updates(update)
+        if update == 2:
+            module.eval()(5)  # nothing is kept over a validation
+            module.train()
+        for length in (5, 9, 7):  # longer ones than what is kept are solved after all
+            vectors = module(length)
+            assert len(vectors) >= length
+            assert vectors.requires_grad == learns
+    assert torch.equal(module(7), module.solve(7))
+
+
+def test_nothing_is_kept_that_a_resumed_run_would_not_have():
+    """After a checkpoint in the middle of an interval, both use the vectors of that time."""
+    module = trajectories(refresh=4).train()
+    module(6)
+    change(module)
+    module.set_num_updates(1)
+    resumed = trajectories(refresh=4).train()
+    resumed.load_state_dict(module.state_dict())
+    resumed.set_num_updates(1)
+    assert torch.equal(resumed(6)[:6], module(6)[:6])
+    assert torch.equal(module(6)[:6], module.solve(6))
+
+
+def test_vectors_do_not_stay_behind_when_the_module_moves():
+    module = trajectories().eval()
+    module(6)
+    assert module.double()(6).dtype == torch.float64
+
+
+def test_the_dynamics_learn_at_intervals():
+    module = trajectories(update_interval=2)
+    for update, learns in ((0, True), (1, False), (2, True)):
+        module.zero_grad()
+        module.set_num_updates(update)
+        module(5).sum().backward()
+        assert module.initial.grad is not None
+        assert all(
+            (parameter.grad is not None) == learns for parameter in module.dynamics.parameters()
+        )
+        assert all(parameter.requires_grad for parameter in module.parameters())
+
+
+def test_a_larger_learning_rate_for_the_dynamics():
+    """With Adam, a scale of 4 moves the dynamics as a learning rate of four times the size does."""
+    plain, scaled = trajectories(), trajectories(lr_scale=4.0)
+    assert torch.allclose(plain(6), scaled(6))
+    optimizers = [
+        torch.optim.Adam(
+            [
+                {"params": [plain.initial], "lr": 1e-3},
+                {"params": plain.dynamics.parameters(), "lr": 4e-3},
+            ],
+            eps=1e-12,
+        ),
+        torch.optim.Adam(scaled.parameters(), lr=1e-3, eps=1e-12),
+    ]
+    for _ in range(3):
+        for module, optimizer in zip((plain, scaled), optimizers, strict=True):
+            optimizer.zero_grad()
+            module(6).square().sum().backward()
+            optimizer.step()
+    assert torch.allclose(plain.solve(6), scaled.solve(6), atol=1e-5)
+    assert not torch.allclose(plain.solve(6), trajectories().solve(6), atol=1e-3)
+
+
+def test_a_checkpoint_keeps_its_dynamics_under_another_learning_rate():
+    module = trajectories(lr_scale=4.0)
+    change(module)
+    module.lr_scale.fill_(4.0)
+    other = trajectories()
+    other.load_state_dict(module.state_dict())
+    assert torch.allclose(other.solve(6), module.solve(6), atol=1e-6)
+    assert float(other.lr_scale) == 1.0
+
+
+def test_stored_vectors_are_used_until_training():
+    module = trajectories().eval()
+    module.stored = module.solve(20)
+    other = trajectories()
+    other.load_state_dict(module.state_dict())
+    other.eval()
+    other.solve = None  # nothing is solved
+    assert torch.equal(other(15), module.stored)
+    del other.solve
+    assert other(21).size(0) == 128
+    other.train()
+    assert other.stored is None
+    assert "stored" not in other.state_dict()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_low_precision_parameters_are_solved_in_float32(dtype):
+    module = trajectories().to(dtype)
+    wide = trajectories()
+    wide.load_state_dict({name: value.float() for name, value in module.state_dict().items()})
+    assert module(6).dtype == torch.float32
+    assert torch.equal(module.solve(6), wide.solve(6))

@@ -1,0 +1,165 @@
+"""What several tests share: small models and batches, fairseq's commands, and ours."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch, here and in the processes that tests start
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import build_model
+
+import cape_fairseq.models  # noqa: F401  (registers the architectures)
+from cape_fairseq.cli import main
+from cape_fairseq.encodings import ENCODINGS as TABLE
+from tests.forked import run_python
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT = 1500  # seconds for one command; only one that hangs takes so long
+ENCODINGS = tuple(TABLE)
+PAD, EOS = 1, 2
+# The settings of *_tiny, for fairseq's own transformer.
+TINY = {
+    "encoder_embed_dim": 128,
+    "encoder_ffn_embed_dim": 512,
+    "encoder_attention_heads": 4,
+    "encoder_layers": 3,
+    "decoder_layers": 3,
+    "decoder_attention_heads": 4,
+    "share_all_embeddings": True,
+}
+
+
+class ToyTask:
+    """As much of a translation task as building a model needs."""
+
+    def __init__(self, words: int = 60) -> None:
+        self.source_dictionary = self.target_dictionary = Dictionary()
+        for number in range(words):
+            self.source_dictionary.add_symbol(f"w{number}")
+
+
+def build(arch: str, seed: int = 1, **options):
+    """A small model with reproducible weights, in evaluation mode; without data, so the scale is
+    given."""
+    torch.manual_seed(seed)
+    defaults = TINY if arch.startswith("transformer") else {"source_scale": "1"}
+    return build_model(Namespace(arch=arch, **{**defaults, **options}), ToyTask()).eval()
+
+
+def batch(lengths: list[int], left: bool, seed: int = 0, end: bool = True) -> torch.Tensor:
+    """Random sentences of the given lengths, padded on the left or on the right."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in zip(tokens, lengths, strict=True):
+        words = torch.randint(4, 60, (length,), generator=generator)
+        words[-1 if end else 0] = EOS
+        row[slice(-length, None) if left else slice(length)] = words
+    return tokens
+
+
+def run(command: list[str], check: bool = True, **options) -> subprocess.CompletedProcess:
+    """Run a command with one thread, from a folder that holds nothing."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    command = [str(part) for part in command]
+    if command[0] == sys.executable and command[1] != "-c" and "preexec_fn" not in options:
+        result = run_python(command, environment, timeout=TIMEOUT, **options)
+    else:
+        result = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=TIMEOUT, **options
+        )
+    if check:
+        assert result.returncode == 0, (
+            f"{command}\n{result.stdout[-2000:]}\n{result.stderr[-3000:]}"
+        )
+    return result
+
+
+def fairseq(tool: str, *arguments, **options) -> str:
+    """Run fairseq-TOOL with the plugin; what it printed."""
+    result = run(fairseq_command(tool, *arguments), **options)
+    return result.stdout + result.stderr
+
+
+def fairseq_command(tool: str, *arguments) -> list:
+    user_dir = [] if tool == "preprocess" else ["--user-dir", ROOT / "cape_fairseq"]
+    return [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir]
+
+
+def train_arguments(data: Path, save: Path, arch: str, updates: int) -> list:
+    """Options for a very small model, with batches that do not depend on where a run was
+    resumed."""
+    return [
+        data,
+        "--save-dir",
+        save,
+        "--arch",
+        arch,
+        "--encoder-layers",
+        1,
+        "--decoder-layers",
+        1,
+        "--encoder-embed-dim",
+        32,
+        "--encoder-ffn-embed-dim",
+        64,
+        "--optimizer",
+        "adam",
+        "--lr",
+        "1e-3",
+        "--criterion",
+        "label_smoothed_cross_entropy",
+        "--max-tokens",
+        400,
+        "--max-update",
+        updates,
+        "--no-epoch-checkpoints",
+        "--log-format",
+        "json",
+        "--log-interval",
+        1,
+        "--cpu",
+        "--update-epoch-batch-itr",
+        "True",
+    ]
+
+
+def train(
+    data: Path, save: Path, *more, arch: str = "cape_transformer_tiny", updates: int = 6, **options
+) -> str:
+    """A few updates of a very small model; what fairseq-train printed."""
+    return fairseq("train", *train_arguments(data, save, arch, updates), *more, **options)
+
+
+def train_losses(output: str) -> list[float]:
+    """Loss of every update of a run of :func:`train`."""
+    records = [json.loads(line) for line in re.findall(r"train_inner\b.*?(\{.*\})", output)]
+    return [float(record["loss"]) for record in records]
+
+
+def cape(*arguments, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    """Call ``cape-fairseq`` in this process, from another folder perhaps; as :func:`run` does."""
+    arguments, before = [str(argument) for argument in arguments], os.getcwd()
+    output, errors = io.StringIO(), io.StringIO()
+    os.chdir(cwd or before)
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            status = main(arguments)
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    finally:
+        os.chdir(before)
+    if check:
+        assert status == 0, f"{arguments}\n{output.getvalue()[-2000:]}\n{errors.getvalue()[-3000:]}"
+    return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
