@@ -40,7 +40,9 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"cape_fairseq {__version__}")
-    tools = parser.add_subparsers(metavar="TOOL", dest="tool", required=True, help="see below")
+    tools = parser.add_subparsers(
+        metavar="TOOL", dest="tool", required=True, help="see below", prog="cape-fairseq"
+    )
     for tool in (tool for group in GROUPS.values() for tool in group):
         own = tools.add_parser(
             tool.name,

@@ -96,6 +96,7 @@ CAPE = Encoding(
     augmentations=("cape",),
     augmentation="cape",
     fixed=True,
+    why_not="others have encodings of their own",
     defaults={"source_scale": "auto", "source_bos": "on"},
     **SINUSOIDAL,
 )
@@ -106,6 +107,7 @@ SHAPE = Encoding(
     augmentations=("shape",),
     augmentation="shape",
     fixed=True,
+    why_not="others have encodings of their own",
     **SINUSOIDAL,
 )
 ABSPOS = Encoding(

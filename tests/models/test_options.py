@@ -163,7 +163,7 @@ from tests.support import ToyTask, build
         ),
         (
             {"position_encoding": "rope", "decoder_attention_heads": 128},
-            r"-embed-dim is 128, but it must be an even multiple of --decoder-attention-heads \(128\)",
+            r"is 128, but it must be an even multiple of --decoder-attention-heads \(128\)",
         ),
     ],
 )

@@ -1,0 +1,50 @@
+"""The table of encodings: complete, and an error where a row says nothing."""
+
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from cape_fairseq.encodings import AUGMENTATIONS, ENCODINGS, Encoding
+from cape_fairseq.encodings.common import OPTIONS, owners
+from cape_fairseq.encodings.options import names
+from tests.support import PAD, batch, build
+
+SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
+
+
+def test_an_encoding_without_an_implementation_is_an_error():
+    with pytest.raises(TypeError, match="the encoding tenth has no implementation; give its row"):
+        Encoding("tenth", "a name and nothing else")
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_an_encoding_is_not_nopos(name):
+    """Whatever a row says, the model must differ from one without positions."""
+    model, nopos = build(f"{name}_transformer_tiny", seed=3), build("nopos_transformer_tiny")
+    nopos.load_state_dict(model.state_dict())
+    scores = [m(SOURCE, None, TARGET)[0][TARGET.ne(PAD)] for m in (model, nopos)]
+    assert torch.allclose(*scores, atol=1e-4) == (name == "nopos")
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_row_is_an_architecture_and_its_augmentations_exist(name):
+    row = ENCODINGS[name]
+    assert row.name == name
+    assert f"{name}_transformer" in ARCH_MODEL_REGISTRY
+    assert {row.augmentation, *row.augmentations} <= set(AUGMENTATIONS)
+    assert row.why_not
+    assert len(row.summary) > 3
+
+
+def test_every_option_belongs_to_somebody_once():
+    assert len(set(OPTIONS)) == len(OPTIONS)
+    rows = (*ENCODINGS.values(), *AUGMENTATIONS.values())
+    for option in (option for row in rows for option in names(row.options)):
+        assert owners(option)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_what_a_row_calls_its_own_is_what_nopos_lacks(name):
+    own = set(build(f"{name}_transformer_tiny").state_dict())
+    plain = set(build("nopos_transformer_tiny").state_dict())
+    assert bool(own - plain) == bool(ENCODINGS[name].parameters)
