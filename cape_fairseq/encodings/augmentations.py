@@ -8,7 +8,21 @@ from cape_fairseq.encodings.options import option, require
 from cape_fairseq.positions.augmentation import Augmentation
 from cape_fairseq.positions.cape import CAPE
 from cape_fairseq.positions.randpos import RandomPositions
+from cape_fairseq.positions.schedule import ShiftSchedule
 from cape_fairseq.positions.shape import SHAPE
+
+
+@dataclass
+class ShiftOptions:
+    shift_warmup: int = option(
+        0, "updates over which the largest shift grows from 0 to its own (0: none)", whole=0
+    )
+    shift_probability: float = option(
+        1.0, "share of the sentence pairs that are shifted as far as that", above=0
+    )
+    shift_near: float = option(
+        0.0, "largest shift of the other pairs; 0 leaves them where they are", least=0
+    )
 
 
 @dataclass
@@ -41,6 +55,9 @@ class ShapeOptions:
     shape_max_shift: int = option(
         500, "SHAPE: K, largest shift; shifts are integers from 0 to K", whole=0
     )
+    shape_shared_shift: bool = option(
+        False, "SHAPE: one shift for both sides of a pair (the paper draws two)"
+    )
 
 
 @dataclass
@@ -56,7 +73,7 @@ class Row:
 
     summary: str
     build: Callable[[Any], Augmentation]
-    options: type | None = None
+    options: tuple[type, ...] = ()
     check: Callable[[Any, bool], None] | None = None
 
 
@@ -65,6 +82,7 @@ def check_cape(args: Any, distances_only: bool) -> None:
     Raises:
         ValueError: an option of CAPE makes no sense with the encoding.
     """
+    check_schedule(args, distances_only)
     require(
         args.cape_local_shift <= 0.5 or args.cape_allow_reordering,
         "cape_local_shift",
@@ -89,7 +107,25 @@ def build_cape(args: Any) -> CAPE:
         args.cape_local_shift,
         args.cape_global_scale,
         args.cape_mean_normalize,
+        build_schedule(args),
     )
+
+
+def build_schedule(args: Any) -> ShiftSchedule:
+    return ShiftSchedule(args.shift_warmup, args.shift_probability, args.shift_near)
+
+
+def build_shape(args: Any) -> SHAPE:
+    return SHAPE(args.shape_max_shift, args.shape_shared_shift, build_schedule(args))
+
+
+def check_schedule(args: Any, distances_only: bool) -> None:
+    """
+    Raises:
+        ValueError: a probability above 1.
+    """
+    share = args.shift_probability
+    require(share <= 1, "shift_probability", share, "at most 1: it is a share of sentence pairs")
 
 
 def check_randpos(args: Any, distances_only: bool) -> None:
@@ -107,18 +143,19 @@ AUGMENTATIONS = {
         "a shift and a stretch for a sentence pair, a jitter for each token (Likhomanenko et al. "
         "2021, Eqs. 5-7)",
         build_cape,
-        CapeOptions,
+        (CapeOptions, ShiftOptions),
         check_cape,
     ),
     "shape": Row(
         "a whole shift from 0 to K for each side (Kiyono et al. 2021, Eq. 2)",
-        lambda args: SHAPE(args.shape_max_shift),
-        ShapeOptions,
+        build_shape,
+        (ShapeOptions, ShiftOptions),
+        check_schedule,
     ),
     "randpos": Row(
         "sorted whole positions from a longer range (Ruoss et al. 2023)",
         lambda args: RandomPositions(args.randpos_range),
-        RandposOptions,
+        (RandposOptions,),
         check_randpos,
     ),
 }

@@ -33,7 +33,7 @@ class PositionOptions:
 
 GROUPS: tuple[type, ...] = (
     PositionOptions,
-    *(row.options for row in AUGMENTATIONS.values() if row.options),
+    *dict.fromkeys(group for row in AUGMENTATIONS.values() for group in row.options),
     *(row.options for row in ENCODINGS.values() if row.options),
 )
 OPTIONS = names(*GROUPS)
@@ -43,7 +43,7 @@ def owners(name: str) -> list[str]:
     """The encodings for which an option means something, as a user would choose them."""
     found = [row.name for row in ENCODINGS.values() if name in names(row.options)]
     for augmentation, row in AUGMENTATIONS.items():
-        if name in names(row.options):
+        if name in names(*row.options):
             takers = [e for e in ENCODINGS.values() if augmentation in e.augmentations]
             found += [e.name for e in takers if e.augmentation == augmentation]
             found += [
@@ -71,7 +71,7 @@ def refuse_foreign(args: Any) -> None:
         return  # refused by its own name
     augmentation = getattr(args, "position_augmentation", None) or row.augmentation
     moved = AUGMENTATIONS.get(augmentation)
-    own = names(PositionOptions, row.options, moved.options if moved else None)
+    own = names(PositionOptions, row.options, *(moved.options if moved else ()))
     for name in given:
         if name not in own:
             raise ValueError(

@@ -33,7 +33,7 @@ def describe_model(name: str, path: Path) -> list[str]:
     options = vars(options_of(checkpoint))
     row = ENCODINGS.get(options.get("position_encoding"))
     augmentation = AUGMENTATIONS.get(options.get("position_augmentation"))
-    groups = [PositionOptions, row and row.options, augmentation and augmentation.options]
+    groups = [PositionOptions, row and row.options, *(augmentation.options if augmentation else ())]
     own = [key for key in sorted(names(*groups)) if row and key in options]
     positions = " ".join(f"{key}={options[key]}" for key in own)
     updates = updates_of(checkpoint)

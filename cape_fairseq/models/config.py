@@ -11,15 +11,21 @@ from cape_fairseq.encodings.options import choice, option
 
 
 @dataclass
-class ResidualOptions:
+class InitialOptions:
     residual_init: choice("default", "admin", "admin-profiled", "admin-first") = option(
         "default",
         "admin: weight the residuals of a post-norm model, from a profile of its first sentences, "
         "so that very deep ones train (the other values are written to checkpoints)",
     )
+    embedding_init_scale: float = option(
+        1.0,
+        "initial size of the embeddings / fairseq's, which makes positions a third of the input's "
+        "variance; 0.3 makes them nine tenths, about what Glorot's initialization does",
+        above=0,
+    )
 
 
-OWN_GROUPS = (*GROUPS, ResidualOptions)
+OWN_GROUPS = (*GROUPS, InitialOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(
     "PositionalTransformerConfig", [], bases=(*OWN_GROUPS, TransformerConfig)

@@ -67,6 +67,14 @@ class PositionalTransformer(TransformerModelBase):
         return model
 
     @classmethod
+    def build_embedding(cls, cfg, dictionary, embed_dim: int, path: str | None = None):
+        """fairseq's, of another initial size perhaps; pretrained ones stay as they are."""
+        embedding = super().build_embedding(cfg, dictionary, embed_dim, path)
+        if path is None:
+            embedding.weight.data.mul_(cfg.embedding_init_scale)
+        return embedding
+
+    @classmethod
     def build_encoder(cls, cfg, src_dict, embed_tokens) -> PositionalEncoder:
         return PositionalEncoder(cfg, src_dict, embed_tokens)
 
@@ -98,6 +106,7 @@ class PositionalTransformer(TransformerModelBase):
             src_tokens.size(1) + self.encoder.positions.bos.extra,
             prev_output_tokens.size(1),
             keyed_generator(stream, self.num_updates, rank),
+            self.num_updates,
         )
 
     def forward(

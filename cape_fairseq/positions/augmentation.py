@@ -48,9 +48,10 @@ class Augmentation:
         source_length: int,
         target_length: int,
         generator: torch.Generator | None = None,
+        updates: int = 0,
     ) -> PairDraw | None:
         """Draw for ``batch`` sentence pairs of padded lengths ``source_length`` and
-        ``target_length``.
+        ``target_length``, after so many updates of training.
 
         Returns:
             CPU tensors, so that a seed gives the same numbers on every device; None where there

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.positions.augmentation import Augmentation, Draw, PairDraw, masked_mean
+from cape_fairseq.positions.schedule import PLAIN, ShiftSchedule
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class CAPE(Augmentation):
     local_shift: float = 0.5
     global_scale: float = 1.0
     mean_normalize: bool = False
+    schedule: ShiftSchedule = PLAIN
 
     def draw(
         self,
@@ -36,8 +38,12 @@ class CAPE(Augmentation):
         source_length: int,
         target_length: int,
         generator: torch.Generator | None = None,
+        updates: int = 0,
     ) -> PairDraw:
         shift = uniform((batch, 1), self.global_shift, generator)
+        if shift is not None and not self.schedule.is_plain:
+            limits = self.schedule.limits(self.global_shift, batch, updates, generator)
+            shift = shift * (limits / self.global_shift)
         log_scale = uniform((batch, 1), math.log(self.global_scale), generator)
         scale = None if log_scale is None else log_scale.exp()
         source, target = (

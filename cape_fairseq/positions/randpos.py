@@ -34,6 +34,7 @@ class RandomPositions(Augmentation):
         source_length: int,
         target_length: int,
         generator: torch.Generator | None = None,
+        updates: int = 0,
     ) -> PairDraw:
         """
         Raises:

@@ -9,18 +9,22 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.positions.augmentation import Augmentation, Draw, PairDraw
+from cape_fairseq.positions.schedule import PLAIN, ShiftSchedule
 
 
 @dataclass(frozen=True)
 class SHAPE(Augmentation):
     """All positions of a sentence are shifted by one integer k ~ U{0, ..., max_shift} (Eq. 2).
 
-    Both ends are included. Source and target are drawn independently; k = 0 in translation.
+    Both ends are included. Source and target are drawn independently, unless they are to be
+    ``shared``; k = 0 in translation.
     """
 
     is_random: ClassVar[bool] = True
 
     max_shift: int = 500
+    shared: bool = False
+    schedule: ShiftSchedule = PLAIN
 
     @property
     def reach(self) -> int:
@@ -32,9 +36,13 @@ class SHAPE(Augmentation):
         source_length: int,
         target_length: int,
         generator: torch.Generator | None = None,
+        updates: int = 0,
     ) -> PairDraw:
         shifts = torch.randint(self.max_shift + 1, (2, batch, 1), generator=generator).float()
-        return PairDraw(Draw(shifts[0]), Draw(shifts[1]))
+        if not self.schedule.is_plain:
+            limits = self.schedule.limits(self.max_shift, batch, updates, generator)
+            shifts = (shifts * ((limits.floor() + 1) / (self.max_shift + 1))).floor()
+        return PairDraw(Draw(shifts[0]), Draw(shifts[0 if self.shared else 1]))
 
     def apply(
         self,

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 import numpy as np
-import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import II, OmegaConf, open_dict
-from torch import Tensor
 from tqdm import tqdm
 
 from cape_fairseq.data.binarized import BinarizedSide
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, Rules, Stack, stacks
+from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, joined
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +52,18 @@ class StackedTranslationConfig(TranslationConfig):
         default=False,
         metadata={"help": "move the first sentence of each stack to its end (SHAPE, Table 1)"},
     )
+    stack_probability: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "mixed lengths, in training only: at each pair, join it with this probability "
+            "with those that follow, to a length drawn from 1 to --stack-max-tokens, anew in each "
+            "epoch; validation and test sets stay as they are"
+        },
+    )
+    stack_max_tokens: int = field(
+        default=PAPER_MIN_TOKENS,
+        metadata={"help": "most tokens of a side of a stack, with --stack-probability"},
+    )
     max_source_positions: int = field(
         default=100_000, metadata={"help": "max number of tokens in the source sequence"}
     )
@@ -62,28 +73,7 @@ class StackedTranslationConfig(TranslationConfig):
     # All of --bpe and its options; not an option itself. (II makes a string, nothing that could
     # change.)
     stack_bpe: Any = II("bpe")  # noqa: RUF009
-
-
-class Sentences(torch.utils.data.Dataset):
-    """Token ids of many sentences in one array, each with an end mark."""
-
-    def __init__(self, sentences: list[list[int]], eos: int) -> None:
-        self.ends = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
-        self.tokens = np.fromiter(
-            (i for s in sentences for i in (*s, eos)), np.int32, self.ends[-1]
-        )
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def __getitem__(self, index: int) -> Tensor:
-        return torch.from_numpy(
-            self.tokens[self.ends[index] : self.ends[index + 1]].astype(np.int64)
-        )
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.diff(self.ends)
+    seed: int = II("common.seed")
 
 
 @register_task("stacked_translation", dataclass=StackedTranslationConfig)
@@ -113,9 +103,27 @@ class StackedTranslationTask(TranslationTask):
                     f"--{option.replace('_', '-')} does not work with stacked sentences; leave it "
                     "out"
                 )
+        self.check_mixing()
         self.junction = (
             str(cfg.stack_junction or ("none" if cfg.stack_separator else "comma")) == "comma"
         )
+
+    def check_mixing(self) -> None:
+        probability, most = self.cfg.stack_probability, self.cfg.stack_max_tokens
+        if probability is None:
+            return
+        if not 0 < probability <= 1:
+            raise ValueError(
+                f"--stack-probability is {probability}, but it must be above 0 and at most 1"
+            )
+        if most < 1:
+            raise ValueError(f"--stack-max-tokens is {most}, but it must be at least 1")
+        for name in ("stack_min_tokens", "stack_sentences"):
+            if getattr(self.cfg, name) is not None:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} does not go with --stack-probability, whose "
+                    "stacks have --stack-max-tokens; leave one of them out"
+                )
 
     def separators(self) -> tuple[list[int], list[int]]:
         """The separator's token on either side; nothing where there is none."""
@@ -159,7 +167,9 @@ class StackedTranslationTask(TranslationTask):
             ValueError: the split has no references, or too few sentences for one stack.
         """
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-        pairs = self.datasets[split]
+        pairs, mixing = self.datasets[split], self.cfg.stack_probability is not None
+        if mixing and split != self.cfg.train_subset:
+            return
         if pairs.tgt is None:
             raise ValueError(
                 f"{split} has no {self.cfg.target_lang} side; stacking needs both, so binarize both"
@@ -167,6 +177,12 @@ class StackedTranslationTask(TranslationTask):
         bpe = self.segmenter() if self.junction else None
         source = BinarizedSide(pairs.src, self.src_dict, self.cfg.source_lang, self.junction, bpe)
         target = BinarizedSide(pairs.tgt, self.tgt_dict, self.cfg.target_lang, self.junction, bpe)
+        if mixing:
+            most, key = self.cfg.stack_max_tokens, int(self.cfg.seed)
+            share = self.cfg.stack_probability
+            joining = Joining(source, target, self.separators(), share, most, key)
+            self.datasets[split] = MixedLengths(pairs, joining, epoch)
+            return
         stacked = list(self.stack(split, len(pairs), source, target))
         if not stacked:
             raise ValueError(
@@ -222,17 +238,4 @@ class StackedTranslationTask(TranslationTask):
         return super().build_generator(models, args, *more, **kwargs)
 
     def as_dataset(self, pairs: LanguagePairDataset, stacked: list[Stack]) -> LanguagePairDataset:
-        source = Sentences([stack.source for stack in stacked], self.src_dict.eos())
-        target = Sentences([stack.target for stack in stacked], self.tgt_dict.eos())
-        return LanguagePairDataset(
-            source,
-            source.sizes,
-            self.src_dict,
-            target,
-            target.sizes,
-            self.tgt_dict,
-            left_pad_source=pairs.left_pad_source,
-            left_pad_target=pairs.left_pad_target,
-            shuffle=pairs.shuffle,
-            pad_to_multiple=pairs.pad_to_multiple,
-        )
+        return LanguagePairDataset(**joined(pairs, stacked))

@@ -1,0 +1,112 @@
+"""Training data of mixed lengths: some pairs joined with those that follow, anew in each epoch."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from fairseq.data import LanguagePairDataset
+from torch import Tensor
+
+from cape_fairseq.data.mixing import mixed, runs
+from cape_fairseq.data.stacking import Edit, Stack
+
+logger = logging.getLogger(__name__)
+
+
+class Sentences(torch.utils.data.Dataset):
+    """Token ids of many sentences in one array, each with an end mark."""
+
+    def __init__(self, sentences: list[list[int]], eos: int) -> None:
+        self.ends = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
+        self.tokens = np.fromiter(
+            (i for s in sentences for i in (*s, eos)), np.int32, self.ends[-1]
+        )
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.from_numpy(
+            self.tokens[self.ends[index] : self.ends[index + 1]].astype(np.int64)
+        )
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.ends)
+
+
+class Joining(NamedTuple):
+    """How pairs are joined: what edits their sides, what stands between them, and how many."""
+
+    source: Edit
+    target: Edit
+    separators: tuple[list[int], list[int]]
+    probability: float
+    most: int
+    seed: int
+
+
+def joined(pairs: LanguagePairDataset, stacked: list[Stack]) -> dict[str, Any]:
+    """Arguments of a data set that is like ``pairs`` but has these stacks."""
+    source = Sentences([stack.source for stack in stacked], pairs.src_dict.eos())
+    target = Sentences([stack.target for stack in stacked], pairs.tgt_dict.eos())
+    return {
+        "src": source,
+        "src_sizes": source.sizes,
+        "src_dict": pairs.src_dict,
+        "tgt": target,
+        "tgt_sizes": target.sizes,
+        "tgt_dict": pairs.tgt_dict,
+        "left_pad_source": pairs.left_pad_source,
+        "left_pad_target": pairs.left_pad_target,
+        "shuffle": pairs.shuffle,
+        "pad_to_multiple": pairs.pad_to_multiple,
+    }
+
+
+class MixedLengths(LanguagePairDataset):
+    """Sentence pairs and stacks of them, drawn by seed and epoch; their order is the corpus's.
+
+    Args:
+        pairs: the sentence pairs.
+        joining: how they are joined.
+        epoch: the first epoch.
+    """
+
+    def __init__(self, pairs: LanguagePairDataset, joining: Joining, epoch: int = 1) -> None:
+        self.pairs = pairs
+        # What a junction makes of a sentence is the same in every epoch.
+        self.joining = joining._replace(source=cache(joining.source), target=cache(joining.target))
+        self.epoch = epoch
+        super().__init__(**joined(pairs, self.draw(epoch)))
+
+    def draw(self, epoch: int) -> list[Stack]:
+        """The pairs and stacks of an epoch."""
+        source, target, separators, probability, most, seed = self.joining
+        lengths = np.maximum(self.pairs.src_sizes, self.pairs.tgt_sizes) - 1  # the end mark
+        lengths = lengths + max(map(len, separators))
+        chosen = runs(lengths, probability, most, (seed, epoch))
+        stacked = list(mixed(chosen, source, target, separators))
+        long = [stack for stack in stacked if len(stack.sentences) > 1]
+        logger.info(
+            f"epoch {epoch}: {sum(len(stack.sentences) for stack in long):,} of "
+            f"{len(lengths):,} pairs are in {len(long):,} stacks of 2 and more"
+        )
+        return stacked
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """fairseq's question whether batches stay the same."""
+        return False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw anew for another epoch; fairseq says the same one several times."""
+        super().set_epoch(epoch)
+        if epoch == self.epoch:
+            return
+        self.epoch = epoch
+        super().__init__(**joined(self.pairs, self.draw(epoch)))
