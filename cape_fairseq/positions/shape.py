@@ -38,10 +38,11 @@ class SHAPE(Augmentation):
         generator: torch.Generator | None = None,
         updates: int = 0,
     ) -> PairDraw:
-        shifts = torch.randint(self.max_shift + 1, (2, batch, 1), generator=generator).float()
-        if not self.schedule.is_plain:
-            limits = self.schedule.limits(self.max_shift, batch, updates, generator)
-            shifts = (shifts * ((limits.floor() + 1) / (self.max_shift + 1))).floor()
+        if self.schedule.is_plain:
+            shifts = torch.randint(self.max_shift + 1, (2, batch, 1), generator=generator).float()
+        else:
+            limits = self.schedule.limits(self.max_shift, batch, updates, generator).floor()
+            shifts = (torch.rand(2, batch, 1, generator=generator) * (limits + 1)).floor()
         return PairDraw(Draw(shifts[0]), Draw(shifts[0 if self.shared else 1]))
 
     def apply(

@@ -325,3 +325,21 @@ def test_all_hidden_states_are_returned():
     assert out["src_lengths"][0].flatten().tolist() == [10, 4, 7]
     _, extra = model.decoder(targets(False), out)
     assert len(extra["inner_states"]) == 4
+
+
+def test_embeddings_may_start_smaller():
+    plain, small = (
+        build("sinpos_transformer_tiny", embedding_init_scale=scale) for scale in (1.0, 0.3)
+    )
+    for name, value in plain.state_dict().items():
+        scale = 0.3 if "embed_tokens" in name or "output_projection" in name else 1.0
+        assert torch.allclose(small.state_dict()[name], value * scale), name
+
+
+def test_shifts_follow_the_update_of_the_training():
+    model = build("cape_transformer_tiny", cape_global_shift=100.0, shift_warmup=50)
+    source, target = batch([5] * 500, True), batch([4] * 500, False)
+    for updates, limit in ((0, 0.0), (25, 50.0), (400, 100.0)):
+        model.set_num_updates(updates)
+        shift = model.draw(source, target).source.shift
+        assert shift.abs().max().item() == pytest.approx(limit, rel=0.05)

@@ -1,0 +1,58 @@
+"""Mixed lengths in fairseq-train: training alone, anew in each epoch, resumed exactly."""
+
+import re
+
+import pytest
+
+from tests.support import fairseq_command, run, train, train_arguments, train_losses
+
+MIXED = ("--task", "stacked_translation", "--stack-probability", "0.5", "--stack-max-tokens", "60")
+
+
+def stacks(printed: str) -> dict[str, str]:
+    """What was said of each epoch; fairseq draws the first one twice."""
+    return dict(re.findall(r"epoch (\d+): ([\d,]+ of 300 pairs are in [\d,]+ stacks)", printed))
+
+
+def test_epochs_differ_and_validation_stays(data_bin, tmp_path):
+    printed = train(data_bin, tmp_path / "run", *MIXED, "--max-epoch", 2, updates=100)
+    found = stacks(printed)
+    assert set(found) >= {"1", "2"}
+    assert found["1"] != found["2"]
+    for number in found.values():
+        assert 100 < int(number.split()[0]) < 300
+    assert "valid en-de 30 examples" in printed
+    plain = train(data_bin, tmp_path / "plain", "--max-epoch", 1, updates=1)
+    losses = [re.search(r"valid_loss\": \"([\d.]+)\"", text) for text in (printed, plain)]
+    assert all(losses)
+
+
+@pytest.mark.parametrize("frequency", [1, 2])
+def test_a_resumed_run_goes_on_exactly(data_bin, tmp_path, frequency):
+    """Across the end of an epoch, with accumulated batches too."""
+    options = (*MIXED, "--update-freq", frequency, "--shift-warmup", 20)
+    whole = train_losses(train(data_bin, tmp_path / "whole", *options, updates=24))
+    first = train_losses(train(data_bin, tmp_path / "parts", *options, updates=10))
+    rest = train_losses(train(data_bin, tmp_path / "parts", *options, updates=24))
+    assert first + rest == whole
+    assert len(set(whole)) > 20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--stack-probability", "1.5"), "--stack-probability is 1.5, but it must be above 0"),
+        (("--stack-probability", "0"), "--stack-probability is 0.0, but it must be above 0"),
+        (("--stack-probability", "0.5", "--stack-max-tokens", "0"), "--stack-max-tokens is 0"),
+        (
+            ("--stack-probability", "0.5", "--stack-sentences", "3"),
+            "--stack-sentences does not go with --stack-probability",
+        ),
+    ],
+)
+def test_options_that_make_no_sense(data_bin, tmp_path, options, message):
+    arguments = train_arguments(data_bin, tmp_path / "run", "sinpos_transformer_tiny", 2)
+    command = fairseq_command("train", *arguments, "--task", "stacked_translation", *options)
+    result = run(command, check=False)
+    assert result.returncode != 0
+    assert message in result.stderr.splitlines()[-1]
