@@ -5,4 +5,4 @@ architectures known to fairseq; so does ``import cape_fairseq.models`` in a prog
 then load fairseq's checkpoints. ``cape_fairseq.positions`` is pure PyTorch.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
