@@ -51,6 +51,8 @@ def fold(state: dict[str, Tensor], options: Any) -> list[str]:
         for block in range(blocks):
             layer = f"{side}.layers.{block}"
             for sublayer, (own_norm, readers) in sublayers.items():
+                if f"{layer}.{own_norm}.weight" not in state:  # no cross-attention
+                    continue
                 name = f"{layer}.{sublayer}_omega"
                 omega = state.get(name)
                 if omega is not None and not torch.all(omega == 1):

@@ -1,5 +1,6 @@
 """Options of every encoding, what they are where nothing is said, and which make no sense."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -7,6 +8,8 @@ from cape_fairseq.encodings.augmentations import AUGMENTATIONS
 from cape_fairseq.encodings.options import check_values, choice, flag, names, option, require
 from cape_fairseq.encodings.row import Encoding
 from cape_fairseq.encodings.table import ENCODINGS
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -117,8 +120,28 @@ def check(args: Any) -> None:
     layers = args.position_layers
     why = f"input with {row.name}: {row.every_block}"
     require(not row.every_block or layers == "input", "position_layers", layers, why)
+    warn_of_reordering(args)
     if row.check is not None:
         row.check(args)
+
+
+def warn_of_reordering(args: Any) -> None:
+    """Say how often local shifts swap neighbours that a source scale below 1 has moved together.
+
+    Two neighbours are ``scale`` apart, and the difference of their shifts has a triangular density
+    from -2 epsilon to 2 epsilon.
+    """
+    reach, scale = 2 * args.cape_local_shift, args.source_scale
+    if args.position_augmentation == "cape" and scale < reach and not args.cape_allow_reordering:
+        share = (reach - scale) ** 2 / (2 * reach**2)
+        logger.warning(
+            "--cape-local-shift %g with --source-scale %.4f: %.2f %% of neighbouring source tokens "
+            "change places in training (as in the paper); a shift of %.2f would keep their order",
+            args.cape_local_shift,
+            scale,
+            100 * share,
+            scale / 2,
+        )
 
 
 def check_augmentation(args: Any, row: Encoding) -> None:

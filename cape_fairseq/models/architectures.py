@@ -16,13 +16,18 @@ from cape_fairseq.models.config import base_architecture
 
 
 def tiny(args: Any) -> None:
-    """3 + 3 layers of width 128: for tests, the quick start and experiments on a CPU."""
+    """3 + 3 layers of width 128: for tests, the quick start and experiments on a CPU.
+
+    All embeddings are shared if both languages have one dictionary.
+    """
     args.encoder_embed_dim = getattr(args, "encoder_embed_dim", 128)
     args.encoder_ffn_embed_dim = getattr(args, "encoder_ffn_embed_dim", 512)
     args.encoder_attention_heads = getattr(args, "encoder_attention_heads", 4)
     args.encoder_layers = getattr(args, "encoder_layers", 3)
     args.decoder_attention_heads = getattr(args, "decoder_attention_heads", 4)
     args.decoder_layers = getattr(args, "decoder_layers", 3)
+    if getattr(args, "share_if_joined", None) is None:
+        args.share_if_joined = getattr(args, "share_all_embeddings", None) is None
     args.share_all_embeddings = getattr(args, "share_all_embeddings", True)
 
 

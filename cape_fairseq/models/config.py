@@ -1,6 +1,7 @@
 """The options of ``positional_transformer``: fairseq's own, and those of the table of encodings."""
 
 # No "from __future__ import annotations": fairseq reads the types of fields at run time.
+import logging
 from dataclasses import MISSING, dataclass, fields, make_dataclass
 from typing import Any
 
@@ -8,6 +9,8 @@ from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
 from cape_fairseq.encodings.common import GROUPS, refuse_foreign, resolve
 from cape_fairseq.encodings.options import choice, option
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -40,7 +43,11 @@ def base_architecture(args: Any) -> None:
     Raises:
         ValueError: an option was given that means nothing to the encoding.
     """
+    take_fairseq_s_options(args)
     refuse_foreign(args)
+    if getattr(args, "source_scale_given", None) is None:
+        args.source_scale_given = getattr(args, "source_scale", None) or "nothing"
+        args.source_scale_resolved = None
     transformer_legacy.base_architecture(args)
     for side in ("source", "target"):
         if getattr(args, f"max_{side}_positions", None) is None:
@@ -52,3 +59,32 @@ def base_architecture(args: Any) -> None:
                 default = None if field.default is MISSING else field.default
                 setattr(args, field.name, default)
     resolve(args)
+    if getattr(args, "source_scale_counted", None) is None:
+        args.source_scale_counted = args.source_scale == "auto"
+
+
+def take_fairseq_s_options(args: Any) -> None:
+    """Let fairseq's own options for positions mean what they mean there, for plain ``sinpos``.
+
+    Raises:
+        ValueError: encoder and decoder are to have different positions, or the architecture has
+            others than these options ask for.
+    """
+    learned = [bool(getattr(args, f"{side}_learned_pos", False)) for side in ("encoder", "decoder")]
+    none = bool(getattr(args, "no_token_positional_embeddings", False))
+    if not none and not any(learned):
+        return
+    wanted = "nopos" if none else "abspos"
+    if not none and not all(learned):
+        raise ValueError(
+            "--encoder-learned-pos and --decoder-learned-pos must be given together: encoder and "
+            "decoder have the same positions here"
+        )
+    encoding = getattr(args, "position_encoding", None) or "sinpos"
+    if encoding not in ("sinpos", wanted):
+        option = "--no-token-positional-embeddings" if none else "--encoder-learned-pos"
+        raise ValueError(f"{option} asks for {wanted}, but the architecture has {encoding}")
+    logger.info("fairseq's options for positions: taken as --position-encoding %s", wanted)
+    args.position_encoding = wanted
+    args.encoder_learned_pos = args.decoder_learned_pos = False
+    args.no_token_positional_embeddings = False

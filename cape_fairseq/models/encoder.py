@@ -39,7 +39,8 @@ class PositionalEncoder(TransformerEncoderBase):
             cfg.encoder.layers,
             embed_tokens.embedding_dim,
             cfg.encoder.attention_heads,
-            cfg.max_source_positions,
+            # With a begin of sentence a table is one longer, so that the limit is the text's.
+            cfg.max_source_positions + (cfg.source_bos == "on"),
             self.padding_idx,
         )
         bos = dictionary.bos() if cfg.source_bos == "on" else None
@@ -124,6 +125,13 @@ class PositionalEncoder(TransformerEncoderBase):
         reordered = super().reorder_encoder_out(encoder_out, new_order)
         found = encoder_out.get(REFERENCE, [])
         return {**reordered, REFERENCE: [value.index_select(0, new_order) for value in found]}
+
+    def _apply(self, fn, *args, **kwargs) -> PositionalEncoder:
+        scale = getattr(self, "source_scale", None)
+        super()._apply(fn, *args, **kwargs)
+        if scale is not None:  # half precision would round it
+            self.source_scale = scale.to(self.source_scale.device)
+        return self
 
     def max_positions(self) -> int:
         """The number of source tokens, the begin-of-sentence token not counted."""

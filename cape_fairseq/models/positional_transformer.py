@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 import torch
+from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModelBase
@@ -16,7 +17,12 @@ from cape_fairseq.models.admin import initialize
 from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.encoder import PositionalEncoder
-from cape_fairseq.models.source_scale import resolve_source_scale
+from cape_fairseq.models.pruning import keep_positions
+from cape_fairseq.models.source_scale import (
+    register_scale,
+    resolve_source_scale,
+    take_over_scale,
+)
 from cape_fairseq.models.validation import validate
 from cape_fairseq.models.warm_start import adapt_parameters
 from cape_fairseq.positions import PairDraw, keyed_generator
@@ -50,13 +56,17 @@ class PositionalTransformer(TransformerModelBase):
             ValueError: an option has a value that makes no sense.
         """
         base_architecture(args)
-        args.source_scale = resolve_source_scale(args.source_scale, task)
+        limits = args.max_source_positions, args.max_target_positions
+        args.source_scale = resolve_source_scale(args.source_scale, task, limits)
         validate(args)
+        share_if_joined(args, task)
         for side in ("encoder", "decoder"):  # a pruned model is stored with the layers that it has
             if kept := getattr(args, f"{side}_layers_to_keep", None):
                 setattr(args, f"{side}_layers", len(kept.split(",")))
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
         model = super().build_model(PositionalTransformerConfig.from_namespace(options), task)
+        model.args = args
+        register_scale(model, args)
         freeze(model, args.floater_freeze)
         if args.residual_init == "admin":
             initialize(model, task)
@@ -139,6 +149,13 @@ class PositionalTransformer(TransformerModelBase):
             draw=draw.target if draw else None,
         )
 
+    def load_state_dict(
+        self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args=None
+    ):
+        """fairseq's, with the positions of the layers that ``model_cfg`` keeps."""
+        state_dict = prune_state_dict(keep_positions(dict(state_dict), model_cfg), model_cfg)
+        return super().load_state_dict(state_dict, strict, model_cfg, args)
+
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make a checkpoint of any encoding fit this one: warm start, any to any.
 
@@ -146,7 +163,14 @@ class PositionalTransformer(TransformerModelBase):
         loading.
         """
         super().upgrade_state_dict_named(state_dict, name)
+        take_over_scale(self, state_dict, f"{name}." if name else "")
         adapt_parameters(self, state_dict, name)
+
+
+def share_if_joined(args: Any, task: Any) -> None:
+    """Where a preset shares all embeddings, do so only if both languages have one dictionary."""
+    if getattr(args, "share_if_joined", False):
+        args.share_all_embeddings = task.source_dictionary == task.target_dictionary
 
 
 def freeze(model: PositionalTransformer, what: str) -> None:

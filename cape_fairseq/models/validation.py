@@ -12,10 +12,6 @@ UNSUPPORTED = {
     "cross_self_attention": "this model attends to source and target separately",
     "encoder_xformers_att_config": "this model has an attention of its own",
     "decoder_xformers_att_config": "this model has an attention of its own",
-    "encoder_learned_pos": "choose learned positions with --position-encoding abspos",
-    "decoder_learned_pos": "choose learned positions with --position-encoding abspos",
-    "no_token_positional_embeddings": "choose a model without positions with --position-encoding "
-    "nopos",
 }
 
 
@@ -39,6 +35,12 @@ def validate(args: Any) -> None:
 def refuse_pruning(args: Any, side: str) -> None:
     name = f"{side}_layers_to_keep"
     kept = getattr(args, name, None)
-    own = args.position_encoding in ("relpos", "floater") or args.position_layers == "all"
-    expected = "left out: layers have positions of their own here"
-    require(not (own and kept), name, kept, expected)
+    if not kept:
+        return
+    sinusoids = args.position_layers == "all" and args.position_encoding != "abspos"
+    expected = "left out: sinusoids of every block have its number, which would change"
+    require(not sinusoids, name, kept, expected)
+    first = "0" in kept.split(",") or getattr(args, "relpos_layers", "all") == "all"
+    own = args.position_encoding == "relpos" and not first
+    expected = "with 0: relative positions are in the first layer alone"
+    require(not own, name, kept, expected)

@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 # version: weights, _float_tensor) holds nothing that was learned.
 SINUSOIDS = r"embed_positions\.(weights|_float_tensor)"
 OWN = re.compile(rf"(encoder|decoder)\.({own_parameters()}|{SINUSOIDS})")
+TABLE = re.compile(r"\w+\.(embed_positions|block_positions\.\d+)\.weight")
 SINUSOIDAL_KEYS = ("weights", "_float_tensor")
 
 
@@ -30,9 +31,8 @@ def adapt_parameters(model: nn.Module, state_dict: dict[str, Tensor], name: str)
     prefix = f"{name}." if name else ""
     own = {key: value for key, value in model.state_dict().items() if OWN.fullmatch(key)}
     own = {key: value for key, value in own.items() if not key.endswith(".flow.stored")}
-    # Without a weight the residual counts fully: the model that the checkpoint holds, whatever a
-    # profile found.
-    own |= {k: torch.ones_like(v) for k, v in model.state_dict().items() if k.endswith("_omega")}
+    add_omegas(model, state_dict, prefix)
+    fit_tables(own, state_dict, prefix)
     drop_other_flow(own, state_dict, prefix)
     stored = [key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)]
     added = [key for key in own if prefix + key not in state_dict]
@@ -49,6 +49,32 @@ def adapt_parameters(model: nn.Module, state_dict: dict[str, Tensor], name: str)
     if dropped:
         names = ", ".join(dropped)
         logger.warning("in the checkpoint but not in this model, so left out: %s", names)
+
+
+def add_omegas(model: nn.Module, state_dict: dict[str, Tensor], prefix: str) -> None:
+    """Set the residual weights that a checkpoint lacks to 1, whatever a profile found.
+
+    Without a weight the residual counts fully: that is the model that the checkpoint holds.
+    """
+    omegas = {key: value for key, value in model.state_dict().items() if key.endswith("_omega")}
+    added = [key for key in omegas if prefix + key not in state_dict]
+    for key in added:
+        state_dict[prefix + key] = torch.ones_like(omegas[key])
+    if added:
+        names = ", ".join(added)
+        logger.warning("not in the checkpoint, so set to 1, which keeps the model: %s", names)
+
+
+def fit_tables(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix: str) -> None:
+    """Learned tables of a model with a begin-of-sentence token are one longer: add or drop it."""
+    for key, value in own.items():
+        stored = state_dict.get(prefix + key)
+        if stored is None or not TABLE.fullmatch(key):
+            continue
+        if len(stored) + 1 == len(value):
+            state_dict[prefix + key] = torch.cat([stored, value[-1:].to(stored)])
+        elif len(stored) == len(value) + 1:
+            state_dict[prefix + key] = stored[:-1]
 
 
 def drop_other_flow(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix: str) -> None:

@@ -94,6 +94,12 @@ class Attention(MultiheadAttention):
         x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
         return self.out_proj(x), weights if need_weights else None
 
+    def set_beam_size(self, beam_size: int) -> None:
+        """fairseq's hint that the keys of a beam's hypotheses are equal; here it changes nothing.
+
+        (fairseq then keeps one copy of them, and its own attention knows how to read it.)
+        """
+
     def split_heads(self, x: Tensor) -> Tensor:
         """[T, B, C] -> [B, H, T, C / H]."""
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)

@@ -122,7 +122,8 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         self.block = block
         super().__init__(cfg, no_encoder_attn)
         self.name_dropout("TransformerDecoderLayer")
-        self.add_omegas(cfg, "self_attn", "encoder_attn", "fc")
+        cross = ("encoder_attn",) if self.encoder_attn is not None else ()
+        self.add_omegas(cfg, "self_attn", *cross, "fc")
 
     def build_self_attention(
         self, embed_dim: int, cfg, add_bias_kv: bool = False, add_zero_attn: bool = False

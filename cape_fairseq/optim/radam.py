@@ -1,6 +1,5 @@
-"""``--optimizer radam``: Adam with rectified variance (Liu et al. 2020, "On the variance of the
-adaptive
-learning rate and beyond"), by torch."""
+"""``--optimizer radam``: Adam with rectified variance, by torch (Liu et al. 2020, "On the variance
+of the adaptive learning rate and beyond")."""
 
 # No "from __future__ import annotations": fairseq reads the types of options at run time.
 from collections.abc import Collection
@@ -42,15 +41,43 @@ def parse_betas(betas: Any) -> tuple[float, float]:
     return first, second
 
 
+class RAdam(torch.optim.RAdam):
+    """torch's, without updates while the variance cannot be rectified.
+
+    With beta2 = 0.98 that is in the first five steps. torch takes a step of momentum there; the
+    authors' code takes none, decay included, and only averages gradients.
+    """
+
+    def step(self, closure: Any = None) -> Any:
+        rates = [group["lr"] for group in self.param_groups]
+        for group in self.param_groups:
+            if not is_rectified(self.steps_done(group) + 1, group["betas"][1]):
+                group["lr"] = 0.0
+        try:
+            return super().step(closure)
+        finally:
+            for group, rate in zip(self.param_groups, rates, strict=True):
+                group["lr"] = rate
+
+    def steps_done(self, group: dict[str, Any]) -> int:
+        states = (self.state.get(parameter) for parameter in group["params"])
+        return max((int(state["step"]) for state in states if state), default=0)
+
+
+def is_rectified(step: int, beta2: float) -> bool:
+    """Whether the variance of the adaptive learning rate is tractable: rho_t > 5 (section 4.1)."""
+    power = beta2**step
+    longest = 2 / (1 - beta2) - 1
+    return longest - 2 * step * power / (1 - power) > 5
+
+
 @register_optimizer("radam", dataclass=FairseqRAdamConfig)
 class FairseqRAdam(FairseqOptimizer):
-    """torch.optim.RAdam; weight decay is decoupled from the gradient, as in fairseq's adam."""
+    """:class:`RAdam`; weight decay is decoupled from the gradient, as in fairseq's adam."""
 
     def __init__(self, cfg: FairseqRAdamConfig, params: Any) -> None:
         super().__init__(cfg)
-        self._optimizer = torch.optim.RAdam(
-            params, **self.optimizer_config, decoupled_weight_decay=True
-        )
+        self._optimizer = RAdam(params, **self.optimizer_config, decoupled_weight_decay=True)
 
     @property
     def supports_flat_params(self) -> bool:

@@ -79,7 +79,7 @@ def recorded(stack):
     "arch", ["sinpos_transformer_tiny", "cape_transformer_tiny", "floater_transformer_tiny"]
 )
 def test_omega_is_the_weight_of_the_stream(arch):
-    model, task = deep(arch), DataTask()
+    model, task = deep(arch, dropout=0.0), DataTask()
     inputs = training_batch(task)
     encoder, decoder = recorded(model.encoder), recorded(model.decoder)
     with torch.no_grad():
@@ -101,6 +101,76 @@ def test_omega_is_the_weight_of_the_stream(arch):
                 omega.detach(), torch.full((128,), total**0.5), rtol=1e-4, atol=0
             )
         assert total**0.5 > 1.5
+
+
+def omegas(model) -> list[float]:
+    return [p[0].item() for name, p in model.named_parameters() if name.endswith("_omega")]
+
+
+def test_the_profile_has_dropout_as_the_authors_have_it():
+    """Their profiling run is in training mode; without dropout omegas come out lower."""
+    found = {}
+    for dropout in (0.0, 0.3):
+        options = {"dropout": dropout, "encoder_layers": 4, "decoder_layers": 4}
+        model = build("sinpos_transformer_tiny", residual_init="admin-profiled", **options)
+        initialize(model, DataTask())
+        found[dropout] = omegas(model)
+        initialize(model, DataTask())
+        assert omegas(model) == found[dropout]  # the same numbers on every process
+    grown = [b / a for a, b in zip(found[0.0], found[0.3], strict=True) if a != 1]
+    assert min(grown) > 1.02
+    assert max(grown) < 1.4
+
+
+class LongTask(DataTask):
+    """Short pairs, and one of 1,200 tokens."""
+
+    def __init__(self, limits=(1024, 1024)) -> None:
+        super().__init__()
+        pairs = self.datasets["train"]
+        long = torch.full((1200,), 5)
+        sides = [[pairs[i][side] for i in range(len(pairs))] for side in ("source", "target")]
+        sides = [[*side[:5], long, *side[5:]] for side in sides]
+        sizes = [[len(sentence) for sentence in side] for side in sides]
+        self.datasets["train"] = LanguagePairDataset(
+            sides[0], sizes[0], pairs.src_dict, sides[1], sizes[1], pairs.tgt_dict
+        )
+        self.limits = limits
+
+    def max_positions(self):
+        return self.limits
+
+
+def test_pairs_that_training_skips_are_not_profiled():
+    model = build(
+        "abspos_transformer_tiny", residual_init="admin-profiled", max_source_positions=14
+    )
+    initialize(model, LongTask())
+    assert training_batch(LongTask(), (14, 1024))["src_tokens"].size(1) <= 14
+    with pytest.raises(ValueError, match="all pairs are longer than 1 source or 1024 target"):
+        training_batch(LongTask(), (1, 1024))
+
+
+def test_one_very_long_pair_does_not_make_a_batch_of_padding():
+    tokens = training_batch(LongTask(), (5000, 5000))["src_tokens"]
+    assert tokens.size(1) < 1200
+    assert tokens.numel() <= 4 * 4096
+
+
+def test_a_decoder_without_cross_attention_is_profiled_and_folded():
+    options = {"no_cross_attention": True, "residual_init": "admin-profiled"}
+    model = build("sinpos_transformer_tiny", **options)
+    assert not any("encoder_attn_omega" in name for name, _ in model.named_parameters())
+    initialize(model, DataTask())
+    arguments = Namespace(encoder_layers=3, decoder_layers=3, **options)
+    checkpoint = {"model": {k: v.clone() for k, v in model.state_dict().items()}}
+    assert fold_checkpoint(checkpoint | {"args": arguments, "cfg": None}) == []
+    plain = build("sinpos_transformer_tiny", no_cross_attention=True)
+    plain.load_state_dict(checkpoint["model"])
+    source, target = batch([5, 9], left=True), batch([7, 7], left=False, end=False)
+    torch.testing.assert_close(
+        plain(source, None, target)[0], model(source, None, target)[0], atol=2e-5, rtol=1e-4
+    )
 
 
 def test_profile_is_the_same_every_time_and_leaves_the_random_stream():

@@ -35,6 +35,22 @@ def test_beam_search_scores_equal_the_parallel_pass(encoding, left):
     assert len(lengths) > 1
 
 
+def test_the_hint_that_hypotheses_share_keys_changes_nothing():
+    model = build("sinpos_transformer_tiny")
+    source = batch([9, 3, 6], True)
+    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+    found = []
+    for hint in (False, True):
+        if hint:
+            model.decoder.set_beam_size(3)
+        generator = SequenceGenerator(
+            [model], ToyTask().target_dictionary, beam_size=3, max_len_b=9
+        )
+        found.append(generator.generate([model], sample))
+    for plain, hinted in zip(*found, strict=True):
+        assert [h["tokens"].tolist() for h in plain] == [h["tokens"].tolist() for h in hinted]
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_autocast(encoding):
     """Mixed precision, forward and backward: float32 parameters, half-precision matrix products."""

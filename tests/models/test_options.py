@@ -1,5 +1,6 @@
 """Options that make no sense are refused when the model is built, by name and value."""
 
+import logging
 from argparse import Namespace
 
 import pytest
@@ -7,8 +8,11 @@ from fairseq.models import build_model
 
 from cape_fairseq.encodings.options import names
 from cape_fairseq.models.config import OWN_GROUPS, PositionalTransformerConfig
-from cape_fairseq.positions import CAPE
-from tests.support import ToyTask, build
+from cape_fairseq.positions import CAPE, keyed_generator
+from tests.support import PAD, ToyTask, batch, build
+
+SINPOS_ALL = {"position_encoding": "sinpos", "position_layers": "all"}
+RELPOS_FIRST = {"position_encoding": "relpos", "relpos_layers": "first"}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ from tests.support import ToyTask, build
         ({"source_scale": "nan"}, "--source-scale is nan"),
         (
             {"source_scale": "auto"},
-            "--source-scale auto needs a translation task with binarized data",
+            "--source-scale auto needs a translation task with data",
         ),
         ({"source_scale": 0}, "--source-scale is 0, but it must be a number above 0"),
         (
@@ -51,10 +55,17 @@ from tests.support import ToyTask, build
             {"position_encoding": "sinus"},
             "--position-encoding is sinus, but it must be sinpos or abspos",
         ),
-        ({"encoder_learned_pos": True}, "--encoder-learned-pos .*--position-encoding abspos"),
+        (
+            {"encoder_learned_pos": True, "decoder_learned_pos": True},
+            "--encoder-learned-pos asks for abspos, but the architecture has cape",
+        ),
+        (
+            {"position_encoding": "sinpos", "encoder_learned_pos": True},
+            "--encoder-learned-pos and --decoder-learned-pos must be given together",
+        ),
         (
             {"no_token_positional_embeddings": True},
-            "--no-token-positional-embeddings .*--position-encoding nopos",
+            "--no-token-positional-embeddings asks for nopos, but the architecture has cape",
         ),
         ({"cross_self_attention": True}, "--cross-self-attention"),
         ({"position_layers": "some"}, "--position-layers is some, but it must be input or all"),
@@ -120,9 +131,20 @@ from tests.support import ToyTask, build
             "--position-layers is all, but it must be input with alibi: it adds nothing",
         ),
         (
-            {"position_encoding": "relpos", "encoder_layers_to_keep": "0,2"},
-            "--encoder-layers-to-keep is 0,2, but it must be left out: layers have positions of "
-            "their own",
+            {
+                "position_encoding": "sinpos",
+                "position_layers": "all",
+                "encoder_layers_to_keep": "0,2",
+            },
+            "--encoder-layers-to-keep is 0,2, but it must be left out: sinusoids of every block",
+        ),
+        (
+            {
+                "position_encoding": "relpos",
+                "relpos_layers": "first",
+                "decoder_layers_to_keep": "1",
+            },
+            "--decoder-layers-to-keep is 1, but it must be with 0: relative positions are in",
         ),
         (
             {"position_encoding": "floater", "floater_step": 0.0},
@@ -253,3 +275,57 @@ def test_a_checkpoint_with_such_an_option_still_loads():
 def test_every_option_says_what_it_is(field):
     option = PositionalTransformerConfig.__dataclass_fields__[field]
     assert len(option.metadata["help"]) > 10
+
+
+@pytest.mark.parametrize(
+    ("given", "encoding"),
+    [
+        ({"encoder_learned_pos": True, "decoder_learned_pos": True}, "abspos"),
+        ({"no_token_positional_embeddings": True}, "nopos"),
+    ],
+)
+def test_fairseqs_own_options_mean_what_they_mean_there(given, encoding):
+    """An existing command only changes its --arch."""
+    model = build("sinpos_transformer_tiny", **given)
+    assert model.cfg.position_encoding == encoding
+    stock = build("transformer", **given)
+    model.load_state_dict(stock.state_dict(), strict=True)
+    source, target = batch([5, 3], True), batch([4, 2], False, end=False)
+    real = target.ne(PAD)
+    difference = model(source, None, target)[0][real] - stock(source, None, target)[0][real]
+    assert difference.abs().max() < 1e-5
+
+
+def test_local_shifts_that_can_swap_neighbours_are_named_with_their_share(caplog):
+    """alpha 0.7: P(d > 0.7) of the triangular density on [-1, 1] is 0.3^2 / 2 = 4.5 %."""
+    with caplog.at_level(logging.WARNING):
+        build("cape_transformer_tiny", source_scale="1.2")
+        assert not caplog.text
+        build("cape_transformer_tiny", source_scale="0.7")
+    assert "4.50 % of neighbouring source tokens change places" in caplog.text
+    draw = CAPE(0.0, 0.5).draw(20_000, 2, 1, keyed_generator(1)).source.local_shift
+    swapped = (0.7 + draw[:, 1] - draw[:, 0] < 0).float().mean().item()
+    assert swapped == pytest.approx(0.045, abs=0.005)
+
+
+class TwoDictionaries(ToyTask):
+    """Source and target words are not the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target_dictionary = ToyTask(30).target_dictionary
+
+
+def test_tiny_shares_embeddings_only_where_the_dictionary_is_joined():
+    args = Namespace(arch="sinpos_transformer_tiny")
+    apart = build_model(args, TwoDictionaries())
+    assert apart.encoder.embed_tokens.weight.shape != apart.decoder.embed_tokens.weight.shape
+    joined = build("sinpos_transformer_tiny")
+    assert joined.encoder.embed_tokens is joined.decoder.embed_tokens
+    asked = Namespace(arch="sinpos_transformer_tiny", share_all_embeddings=True)
+    with pytest.raises(ValueError, match="share-all-embeddings requires a joined dictionary"):
+        build_model(asked, TwoDictionaries())
+
+
+def test_a_model_knows_its_options():
+    assert build("sinpos_transformer_tiny").args.arch == "sinpos_transformer_tiny"

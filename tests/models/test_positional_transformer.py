@@ -232,14 +232,14 @@ def test_learned_positions_end_with_a_clear_error():
     model = build(
         "abspos_transformer_tiny", max_source_positions=8, max_target_positions=6, source_bos="on"
     )
-    assert model.max_positions() == (7, 6)
-    model(batch([7, 2], True), None, batch([6, 2], False))
-    wide = torch.cat([torch.full((1, 20), PAD), batch([7], True)], dim=1)  # padding is not length
+    assert model.max_positions() == (8, 6)
+    model(batch([8, 2], True), None, batch([6, 2], False))
+    wide = torch.cat([torch.full((1, 20), PAD), batch([8], True)], dim=1)  # padding is not length
     model(wide, None, batch([6], False))
     with pytest.raises(
-        ValueError, match=r"9 tokens, but learned positions end at 8: .*--max-source-positions"
+        ValueError, match=r"10 tokens, but learned positions end at 9: .*--max-source-positions"
     ):
-        model(batch([8], True), None, batch([3], False))
+        model(batch([9], True), None, batch([3], False))
     with pytest.raises(
         ValueError, match=r"7 tokens, but learned positions end at 6: .*--max-target-positions"
     ):

@@ -1,12 +1,18 @@
 """--source-scale auto against token counts of the binarized text."""
 
+import logging
 from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
+import torch
+from fairseq.models import build_model
 
+from cape_fairseq.models import source_scale
 from cape_fairseq.models.source_scale import resolve_source_scale
-from tests.support import build, fairseq
+from tests.support import ToyTask, build, fairseq
+
+LIMITS = (1024, 1024)
 
 
 def task(data, source="en", target="de", **cfg):
@@ -48,19 +54,19 @@ def shards(tmp_path_factory):
 
 def test_counts_all_shards(shards):
     one, two = shards
-    assert resolve_source_scale("auto", task(one)) == 6 / 4
-    assert resolve_source_scale("auto", task(f"{one}:{two}")) == 10 / 6
+    assert resolve_source_scale("auto", task(one), LIMITS) == 6 / 4
+    assert resolve_source_scale("auto", task(f"{one}:{two}"), LIMITS) == 10 / 6
 
 
 def test_other_direction_and_numbered_shards(shards, tmp_path):
     one, two = shards
-    assert resolve_source_scale("auto", task(one, "de", "en")) == 4 / 6
+    assert resolve_source_scale("auto", task(one, "de", "en"), LIMITS) == 4 / 6
     for kind in ("bin", "idx"):
         for language in ("en", "de"):
             name = f"train.en-de.{language}.{kind}"
             (tmp_path / name).write_bytes((one / name).read_bytes())
             (tmp_path / name.replace("train", "train1")).write_bytes((two / name).read_bytes())
-    assert resolve_source_scale("auto", task(tmp_path)) == 10 / 6
+    assert resolve_source_scale("auto", task(tmp_path), LIMITS) == 10 / 6
 
 
 def test_model_resolves_auto_from_its_task(shards, monkeypatch):
@@ -74,8 +80,8 @@ def test_model_resolves_auto_from_its_task(shards, monkeypatch):
 
 
 def test_numbers_need_no_data():
-    assert resolve_source_scale("1.0337", None) == 1.0337
-    assert resolve_source_scale(1.5, None) == 1.5
+    assert resolve_source_scale("1.0337", None, LIMITS) == 1.0337
+    assert resolve_source_scale(1.5, None, LIMITS) == 1.5
 
 
 def test_no_data_is_one_sentence(tmp_path):
@@ -83,6 +89,82 @@ def test_no_data_is_one_sentence(tmp_path):
         ValueError,
         match=r"finds no 'train.en-de'.* in .*fairseq-preprocess, or give --source-scale",
     ):
-        resolve_source_scale("auto", task(tmp_path))
-    with pytest.raises(ValueError, match="needs a translation task with binarized data"):
-        resolve_source_scale("auto", SimpleNamespace())
+        resolve_source_scale("auto", task(tmp_path), LIMITS)
+    with pytest.raises(ValueError, match="needs a translation task with data"):
+        resolve_source_scale("auto", SimpleNamespace(), LIMITS)
+
+
+def test_pairs_that_limits_drop_are_not_counted(tmp_path):
+    data = binarize(tmp_path, "two", ["a b a", "a"], ["a b a b a", "a b a b a b a b a"])
+    assert resolve_source_scale("auto", task(data), LIMITS) == (6 + 10) / (4 + 2)
+    assert resolve_source_scale("auto", task(data), (1024, 9)) == 6 / 4
+    assert resolve_source_scale("auto", task(data), (3, 1024)) == 10 / 2
+
+
+def test_raw_data_are_counted(tmp_path):
+    for language, lines in (("en", "a b a\na\n"), ("de", "a b a b a\na b\n")):
+        (tmp_path / f"train.en-de.{language}").write_text(lines)
+    raw = task(tmp_path, dataset_impl="raw")
+    assert resolve_source_scale("auto", raw, LIMITS) == (6 + 3) / (4 + 2)
+
+
+def test_a_multilingual_task_has_one_number_over_all_pairs(shards):
+    one, _ = shards
+    both = task(one, None, None, lang_pairs=["en-de", "de-en"])
+    assert resolve_source_scale("auto", both, LIMITS) == 1
+    single = task(one, None, None, lang_pairs="en-de")
+    assert resolve_source_scale("auto", single, LIMITS) == 1.5
+
+
+def scaled(scale: float, monkeypatch, **options):
+    """A cape model whose data have this ratio, and that counts them."""
+    monkeypatch.setattr(source_scale, "target_source_ratio", lambda task, limits: scale)
+    return build("cape_transformer_tiny", **{"source_scale": None, **options})
+
+
+def test_a_resumed_model_keeps_its_number(monkeypatch, caplog, tmp_path):
+    first = scaled(0.8955, monkeypatch)
+    state = first.state_dict()
+    for options in ({}, {"source_scale": "auto"}, {"finetune_from_model": "x.pt"}):
+        again = scaled(1.7024, monkeypatch, save_dir=str(tmp_path), **options)
+        with caplog.at_level(logging.INFO):
+            again.load_state_dict(dict(state), strict=True)
+        assert again.encoder.positions.scale == again.args.source_scale == 0.8955
+        assert "the checkpoint's 0.8955 is kept; the data here would give 1.7024" in caplog.text
+        assert torch.equal(
+            again.state_dict()["encoder.source_scale"], state["encoder.source_scale"]
+        )
+
+
+def test_fine_tuning_counts_anew_where_it_is_told(monkeypatch, tmp_path):
+    state = scaled(0.8955, monkeypatch).state_dict()
+    told = {"source_scale": "auto", "finetune_from_model": "x.pt", "save_dir": str(tmp_path)}
+    model = scaled(1.7024, monkeypatch, **told)
+    model.load_state_dict(dict(state), strict=True)
+    assert model.encoder.positions.scale == 1.7024
+    (tmp_path / "checkpoint_last.pt").touch()  # fairseq then resumes, whatever it was told
+    resumed = scaled(1.7024, monkeypatch, **told)
+    resumed.load_state_dict(dict(state), strict=True)
+    assert resumed.encoder.positions.scale == 0.8955
+
+
+def test_a_number_that_was_given_stands(monkeypatch):
+    state = scaled(0.8955, monkeypatch).state_dict()
+    model = build("cape_transformer_tiny", source_scale="1.25")
+    model.load_state_dict(dict(state), strict=True)
+    assert model.encoder.positions.scale == 1.25
+
+
+def test_a_stored_model_has_its_number_and_can_be_overridden(monkeypatch):
+    model = scaled(0.8955, monkeypatch)
+    state, options = model.state_dict(), vars(model.args)
+    for change, expected in (({}, 0.8955), ({"source_scale": 1.3}, 1.3)):
+        stored = Namespace(**{**options, **change})
+        loaded = build_model(stored, ToyTask())
+        loaded.load_state_dict(dict(state), strict=True, model_cfg=stored)
+        assert loaded.encoder.positions.scale == expected
+
+
+def test_half_precision_does_not_round_the_number(monkeypatch):
+    model = scaled(0.8955, monkeypatch).half()
+    assert float(model.state_dict()["encoder.source_scale"]) == 0.8955

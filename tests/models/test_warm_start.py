@@ -2,11 +2,13 @@
 
 import itertools
 import logging
+from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.models import build_model
 
-from tests.support import ENCODINGS, batch, build
+from tests.support import ENCODINGS, ToyTask, batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
 SIDES = ("encoder", "decoder")
@@ -153,3 +155,53 @@ def test_tables_of_every_block_and_relative_terms_come_and_go(caplog):
         build("relpos_transformer_tiny", relpos_max_distance=9).load_state_dict(
             keys.state_dict(), strict=True
         )
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_table_is_one_longer_with_a_begin_of_sentence(left):
+    """So that the limit is the text's: --truncate-source fills it to the end."""
+    model = build("abspos_transformer_tiny", max_source_positions=9, source_bos="on")
+    assert model.max_positions()[0] == 9
+    assert model(batch([9, 3, 6], left), None, TARGET)[0].isfinite().all()
+    without = build("abspos_transformer_tiny", max_source_positions=9, seed=3)
+    model.load_state_dict(without.state_dict(), strict=True)
+    for new, old in zip(model.state_dict().items(), without.state_dict().values(), strict=True):
+        assert torch.equal(new[1][: len(old)], old), new[0]
+    without.load_state_dict(model.state_dict(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "options"),
+    [
+        ("relpos", {}),
+        ("abspos", {"position_layers": "all"}),
+        ("floater", {}),
+        ("floater", {"floater_form": "additive"}),
+        ("sinpos", {}),
+    ],
+)
+def test_kept_layers_keep_their_positions(encoding, options):
+    """A pruned model equals one whose middle layer was taken out by hand."""
+    whole = build(f"{encoding}_transformer_tiny", seed=3, **options)
+    with torch.no_grad():
+        for name, parameter in whole.named_parameters():
+            if "flow" in name:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    state = {key: value.clone() for key, value in whole.train().eval().state_dict().items()}
+    kept = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "0,2"}
+    args = Namespace(arch=f"{encoding}_transformer_tiny", source_scale="1", **kept, **options)
+    pruned = build_model(args, ToyTask()).eval()
+    args.encoder_layers_to_keep = args.decoder_layers_to_keep = "0,2"
+    pruned.load_state_dict(state, strict=True, model_cfg=args)
+    for stack in (whole.encoder, whole.decoder):
+        del stack.layers[1]
+    expected, found = (m(SOURCE, None, TARGET)[0][TARGET.ne(1)] for m in (whole, pruned))
+    assert torch.allclose(expected, found, atol=1e-5)
+
+
+def test_omegas_that_a_checkpoint_lacks_are_set_to_1(caplog):
+    admin = build("sinpos_transformer_tiny", residual_init="admin-profiled")
+    with caplog.at_level(logging.WARNING):
+        admin.load_state_dict(build("sinpos_transformer_tiny").state_dict(), strict=True)
+    assert "not in the checkpoint, so set to 1, which keeps the model: encoder." in caplog.text
+    assert "newly initialized" not in caplog.text

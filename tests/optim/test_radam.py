@@ -26,15 +26,15 @@ def test_steps_are_those_of_the_paper(weight_decay):
         parameter.grad = gradient.clone()
         optimizer.step()
         m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
-        x = x * (1 - 0.01 * weight_decay)
         rho = infinity - 2 * t * 0.98**t / (1 - 0.98**t)
-        step = m / (1 - 0.9**t)
-        if rho > 5:
+        assert (rho > 5) == (t > 5)
+        if rho > 5:  # else the authors' code makes no update, nor does it decay
             rectified = (
                 (rho - 4) * (rho - 2) * infinity / ((infinity - 4) * (infinity - 2) * rho)
             ) ** 0.5
+            step = m / (1 - 0.9**t)
             step = rectified * step * (1 - 0.98**t) ** 0.5 / (v.sqrt() + 1e-8)
-        x = x - 0.01 * step
+            x = x * (1 - 0.01 * weight_decay) - 0.01 * step
         torch.testing.assert_close(parameter.detach(), x, rtol=1e-9, atol=1e-9)
 
 
