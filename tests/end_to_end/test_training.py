@@ -19,11 +19,10 @@ from tests.support import (
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_amp_checkpointed_activations_and_update_freq(encoding, data_bin, tmp_path):
+def test_checkpointed_activations_and_update_freq(encoding, data_bin, tmp_path):
     output = train(
         data_bin,
         tmp_path,
-        "--amp",
         "--checkpoint-activations",
         "--update-freq",
         2,
@@ -33,6 +32,15 @@ def test_amp_checkpointed_activations_and_update_freq(encoding, data_bin, tmp_pa
     found = train_losses(output)
     assert len(found) == 4
     assert found[-1] < found[0]
+
+
+def test_amp_on_a_cpu_mixes_nothing(data_bin, tmp_path):
+    """fairseq's --amp is for CUDA. tests/models/test_decoding.py has mixed precision on a CPU."""
+    losses = [
+        train_losses(train(data_bin, tmp_path / name, *options, updates=3))
+        for name, options in (("plain", ()), ("amp", ("--amp",)))
+    ]
+    assert losses[0] == losses[1]
 
 
 HYDRA = """
