@@ -110,25 +110,32 @@ class Steps(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         inner, outer, points, hidden = ctx.saved_tensors
         (stages, weights), step, parts = ctx.plan[:3]
-        tanh_slope = 1 - hidden**2
+        tanh_slope = 1 - hidden**2  # [steps, stages, N, d]
         grad_outer, grad_inner = (
             torch.empty_like(points),
             torch.empty_like(points),
         )  # of the maps' outputs
-        grad = grad_states[-1]
+        grad = grad_states[-1]  # of the state after the last step, [N, d]
         for i in reversed(range(len(points))):
+            # A step adds its slopes to the state, weighted: each slope gets its share, [N, d].
             found = [grad * (weight * step) for weight in weights]
+            # The first slope is returned, too, so it has a gradient of its own.
             if grad_slopes is not None:
                 found[0] += grad_slopes[i]
             for j in reversed(range(len(stages))):
+                # Back through the outer map and tanh to the output of the inner map, and through
+                # that to the point at which the slope was taken, each [N, d].
                 grad_outer[i, j] = found[j]
                 torch.mul(found[j] @ outer, tanh_slope[i, j], out=grad_inner[i, j])
                 grad_point = grad_inner[i, j] @ inner
+                # The point is the state and the slopes of the stages before, weighted.
                 for earlier, weight in zip(found, stages[j], strict=False):
                     earlier.add_(grad_point, alpha=weight * step)
                 grad = grad + grad_point
-            if i % parts == 0:
+            if i % parts == 0:  # the state before this step is one that is returned
                 grad = grad + grad_states[i // parts]
+        # What all stages of all steps say about a weight is one product, [d, d]; an offset is added
+        # to all N trajectories, so its gradient is their sum, [steps, stages, d].
         needed = ctx.needs_input_grad
         return (
             grad,
