@@ -6,6 +6,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from cape_fairseq.cli import probing
 from cape_fairseq.cli.tool import (
     Found,
     Tool,
@@ -15,7 +16,7 @@ from cape_fairseq.cli.tool import (
     positive,
     write_outputs,
 )
-from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.errors import UserError
 
 ALL = ".json, .tsv and .png"
 LENGTHS = "0 10 20 30 40 50 75 100 150 200 300 inf"
@@ -97,6 +98,18 @@ def bleu_by_length(args: Namespace) -> Found:
     return write_outputs(args, tool, result)
 
 
+def add_output_length(parser: ArgumentParser) -> None:
+    parser.add_argument("systems", nargs="+", metavar="NAME=FILE")
+    parser.add_argument("--separator", help="token between sentences, or at their end (none)")
+    add_output(parser, "output_length", ".json")
+
+
+def output_length(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import output_length as tool
+
+    return write_outputs(args, tool, tool.measure(one_each(args.systems), args.separator))
+
+
 def add_swap(parser: ArgumentParser) -> None:
     parser.add_argument("models", nargs="+", metavar="NAME=ORIGINAL,SWAPPED")
     add_language(parser)
@@ -128,61 +141,6 @@ def token_wins(args: Namespace) -> Found:
     edges = {name: getattr(args, name) for name in ("positions", "lengths", "frequencies")}
     result = tool.measure(one_each(args.models), args.dictionary, edges)
     return write_outputs(args, tool, result)
-
-
-def add_shift(parser: ArgumentParser) -> None:
-    parser.add_argument("checkpoints", nargs="+", metavar="NAME=CHECKPOINT")
-    parser.add_argument("--data-bin", type=Path, required=True, help="of all checkpoints")
-    parser.add_argument("--subset", default="valid", help="split to take sentences from (valid)")
-    parser.add_argument("--sentences", type=positive, default=100, help="how many (100)")
-    parser.add_argument(
-        "--offsets", type=int, nargs="+", default=[0, 100, 250, 500], help="(0 100 250 500)"
-    )
-    parser.add_argument(
-        "--skip-others", action="store_true", help="leave out models that cannot be shifted"
-    )
-    add_output(parser, "shift_invariance", ".json and .png")
-
-
-def shift_invariance(args: Namespace) -> Found:
-    if len(args.offsets) < 2 or min(args.offsets) < 0:
-        raise UsageError("--offsets must be two or more whole numbers of at least 0")
-    from cape_fairseq.evaluation import shift_invariance as tool
-
-    result = tool.measure(
-        one_each(args.checkpoints),
-        args.data_bin,
-        args.subset,
-        args.sentences,
-        args.offsets,
-        args.skip_others,
-    )
-    return write_outputs(args, tool, result)
-
-
-def add_vectors(parser: ArgumentParser) -> None:
-    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT")
-    parser.add_argument("--names", nargs="+", help="titles (default: folder and file)")
-    parser.add_argument("--positions", type=positive, default=100, help="how many (100)")
-    parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder")
-    add_output(parser, "positions", ".png and .npz")
-
-
-def plot_positions(args: Namespace) -> Found:
-    names = args.names or ["/".join(path.parts[-3:]) for path in args.checkpoints]
-    if len(names) != len(args.checkpoints):
-        count = len(args.checkpoints)
-        raise UsageError(f"--names has {len(names)} names for {count} checkpoints")
-    from cape_fairseq.evaluation import position_vectors as tool
-    from cape_fairseq.evaluation.rows import suffixed
-
-    files = dict(zip(names, args.checkpoints, strict=True))
-    result = tool.measure(files, args.positions, args.side)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    tool.plot(result, suffixed(args.output, ".png"))
-    tool.save(result, suffixed(args.output, ".npz"))
-    rows = tool.rows(result)._replace(notes=[f"{args.output}.png and .npz"])
-    return Found([rows])
 
 
 def add_report(parser: ArgumentParser) -> None:
@@ -222,10 +180,6 @@ WINS = """\
 By target position and length of the sentence and, with --dictionary, by position and the token's
 frequency in training. Reads outputs of fairseq-generate --score-reference without --remove-bpe; the
 end mark is left out, and equal scores (of the four digits printed) count half."""
-SHIFT = """\
-The states of the same sentences at two offsets are compared token by token, and the similarities
-averaged over tokens. Works for sinusoidal and learned absolute positions, fairseq's own models
-included; both sides are shifted by the same."""
 
 TOOLS = (
     Tool(
@@ -243,6 +197,12 @@ TOOLS = (
         BLEU,
     ),
     Tool(
+        "output-length",
+        "whether translations stop early or loop: length ratio, sentences kept",
+        add_output_length,
+        output_length,
+    ),
+    Tool(
         "swap-test",
         "BLEU of stacks in order, and with the first sentence at the end (SHAPE, Table 1)",
         add_swap,
@@ -256,19 +216,7 @@ TOOLS = (
         token_wins,
         WINS,
     ),
-    Tool(
-        "shift-invariance",
-        "similarity of states when positions are shifted (SHAPE, Figure 2)",
-        add_shift,
-        shift_invariance,
-        SHIFT,
-    ),
-    Tool(
-        "plot-positions",
-        "draw position vectors and their dot products (FLOATER, Figure 3)",
-        add_vectors,
-        plot_positions,
-    ),
+    *probing.TOOLS,
     Tool(
         "report",
         "write FOLDER/report.md from what recipes/evaluate.sh measured there",

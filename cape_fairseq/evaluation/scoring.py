@@ -73,6 +73,17 @@ def split_compounds(line: str) -> str:
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line.replace(" @-@ ", "-"))
 
 
+def check_references(
+    sentences: list[Sentence], name: str, remedy: str = "binarize both sides of the test set"
+) -> None:
+    """
+    Raises:
+        UserError: an output of fairseq-generate has no references.
+    """
+    if any(sentence.reference is None for sentence in sentences):
+        raise UserError(f"{name} has no references (T- lines); {remedy}")
+
+
 def texts(
     sentences: list[Sentence], language: str | None, name: str, references: list[str] | None = None
 ) -> tuple[list[str], list[str]]:
@@ -92,8 +103,7 @@ def texts(
     ]
     own = references is None
     if own:
-        if any(sentence.reference is None for sentence in sentences):
-            raise UserError(f"{name} has no references (T- lines); give --reference")
+        check_references(sentences, name, "give --reference")
         references = [join_subwords(sentence.reference) for sentence in sentences]
     elif len(references) != len(sentences):
         raise UserError(

@@ -45,8 +45,9 @@ class Joining(NamedTuple):
     source: Edit
     target: Edit
     separators: tuple[list[int], list[int]]
-    probability: float
-    most: int
+    probability: float  # that a stack begins at a pair
+    most: int  # tokens of a stack
+    first: int  # epoch with stacks
     seed: int
 
 
@@ -86,7 +87,9 @@ class MixedLengths(LanguagePairDataset):
 
     def draw(self, epoch: int) -> list[Stack]:
         """The pairs and stacks of an epoch."""
-        source, target, separators, probability, most, seed = self.joining
+        source, target, separators, probability, most, first, seed = self.joining
+        if epoch < first:
+            probability = 0.0
         lengths = np.maximum(self.pairs.src_sizes, self.pairs.tgt_sizes) - 1  # the end mark
         lengths = lengths + max(map(len, separators))
         chosen = runs(lengths, probability, most, (seed, epoch))

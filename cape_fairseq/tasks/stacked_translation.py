@@ -60,6 +60,13 @@ class StackedTranslationConfig(TranslationConfig):
             "epoch; validation and test sets stay as they are"
         },
     )
+    stack_from_epoch: int = field(
+        default=1,
+        metadata={
+            "help": "with --stack-probability: before this epoch all pairs stay alone, so that the "
+            "model learns from short ones first"
+        },
+    )
     stack_max_tokens: int = field(
         default=PAPER_MIN_TOKENS,
         metadata={"help": "most tokens of a side of a stack, with --stack-probability"},
@@ -109,15 +116,19 @@ class StackedTranslationTask(TranslationTask):
         )
 
     def check_mixing(self) -> None:
-        probability, most = self.cfg.stack_probability, self.cfg.stack_max_tokens
+        probability = self.cfg.stack_probability
         if probability is None:
             return
         if not 0 < probability <= 1:
             raise ValueError(
                 f"--stack-probability is {probability}, but it must be above 0 and at most 1"
             )
-        if most < 1:
-            raise ValueError(f"--stack-max-tokens is {most}, but it must be at least 1")
+        for name in ("stack_max_tokens", "stack_from_epoch"):
+            if getattr(self.cfg, name) < 1:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} is {getattr(self.cfg, name)}, but it must be at "
+                    "least 1"
+                )
         for name in ("stack_min_tokens", "stack_sentences"):
             if getattr(self.cfg, name) is not None:
                 raise ValueError(
@@ -180,7 +191,8 @@ class StackedTranslationTask(TranslationTask):
         if mixing:
             most, key = self.cfg.stack_max_tokens, int(self.cfg.seed)
             share = self.cfg.stack_probability
-            joining = Joining(source, target, self.separators(), share, most, key)
+            first = self.cfg.stack_from_epoch
+            joining = Joining(source, target, self.separators(), share, most, first, key)
             self.datasets[split] = MixedLengths(pairs, joining, epoch)
             return
         stacked = list(self.stack(split, len(pairs), source, target))

@@ -27,6 +27,14 @@ def test_epochs_differ_and_validation_stays(data_bin, tmp_path):
     assert all(losses)
 
 
+def test_the_first_epochs_may_have_short_pairs_only(data_bin, tmp_path):
+    late = ("--stack-from-epoch", 2, "--max-epoch", 2)
+    found = stacks(train(data_bin, tmp_path / "late", *MIXED, *late, updates=100))
+    assert found["1"] == "0 of 300 pairs are in 0 stacks"
+    always = stacks(train(data_bin, tmp_path / "always", *MIXED, "--max-epoch", 2, updates=100))
+    assert found["2"] == always["2"]
+
+
 @pytest.mark.parametrize("frequency", [1, 2])
 def test_a_resumed_run_goes_on_exactly(data_bin, tmp_path, frequency):
     """Across the end of an epoch, with accumulated batches too."""
@@ -44,6 +52,7 @@ def test_a_resumed_run_goes_on_exactly(data_bin, tmp_path, frequency):
         (("--stack-probability", "1.5"), "--stack-probability is 1.5, but it must be above 0"),
         (("--stack-probability", "0"), "--stack-probability is 0.0, but it must be above 0"),
         (("--stack-probability", "0.5", "--stack-max-tokens", "0"), "--stack-max-tokens is 0"),
+        (("--stack-probability", "0.5", "--stack-from-epoch", "0"), "--stack-from-epoch is 0"),
         (
             ("--stack-probability", "0.5", "--stack-sentences", "3"),
             "--stack-sentences does not go with --stack-probability",

@@ -111,10 +111,8 @@ class Steps(torch.autograd.Function):
         inner, outer, points, hidden = ctx.saved_tensors
         (stages, weights), step, parts = ctx.plan[:3]
         tanh_slope = 1 - hidden**2  # [steps, stages, N, d]
-        grad_outer, grad_inner = (
-            torch.empty_like(points),
-            torch.empty_like(points),
-        )  # of the maps' outputs
+        # Of the outputs of the maps, at every stage of every step.
+        grad_outer, grad_inner = torch.empty_like(points), torch.empty_like(points)
         grad = grad_states[-1]  # of the state after the last step, [N, d]
         for i in reversed(range(len(points))):
             # A step adds its slopes to the state, weighted: each slope gets its share, [N, d].

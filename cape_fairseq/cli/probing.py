@@ -1,0 +1,86 @@
+"""Tools that look into trained models: their states and their position vectors."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from cape_fairseq.cli.tool import Found, Tool, add_output, one_each, positive, write_outputs
+from cape_fairseq.errors import UsageError
+
+
+def add_shift(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoints", nargs="+", metavar="NAME=CHECKPOINT")
+    parser.add_argument("--data-bin", type=Path, required=True, help="of all checkpoints")
+    parser.add_argument("--subset", default="valid", help="split to take sentences from (valid)")
+    parser.add_argument("--sentences", type=positive, default=100, help="how many (100)")
+    parser.add_argument(
+        "--offsets", type=int, nargs="+", default=[0, 100, 250, 500], help="(0 100 250 500)"
+    )
+    parser.add_argument(
+        "--skip-others", action="store_true", help="leave out models that cannot be shifted"
+    )
+    add_output(parser, "shift_invariance", ".json and .png")
+
+
+def shift_invariance(args: Namespace) -> Found:
+    if len(args.offsets) < 2 or min(args.offsets) < 0:
+        raise UsageError("--offsets must be two or more whole numbers of at least 0")
+    from cape_fairseq.evaluation import shift_invariance as tool
+
+    result = tool.measure(
+        one_each(args.checkpoints),
+        args.data_bin,
+        args.subset,
+        args.sentences,
+        args.offsets,
+        args.skip_others,
+    )
+    return write_outputs(args, tool, result)
+
+
+def add_vectors(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT")
+    parser.add_argument("--names", nargs="+", help="titles (default: folder and file)")
+    parser.add_argument("--positions", type=positive, default=100, help="how many (100)")
+    parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder")
+    add_output(parser, "positions", ".png and .npz")
+
+
+def plot_positions(args: Namespace) -> Found:
+    names = args.names or ["/".join(path.parts[-3:]) for path in args.checkpoints]
+    if len(names) != len(args.checkpoints):
+        count = len(args.checkpoints)
+        raise UsageError(f"--names has {len(names)} names for {count} checkpoints")
+    from cape_fairseq.evaluation import position_vectors as tool
+    from cape_fairseq.evaluation.rows import suffixed
+
+    files = dict(zip(names, args.checkpoints, strict=True))
+    result = tool.measure(files, args.positions, args.side)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    tool.plot(result, suffixed(args.output, ".png"))
+    tool.save(result, suffixed(args.output, ".npz"))
+    rows = tool.rows(result)._replace(notes=[f"{args.output}.png and .npz"])
+    return Found([rows])
+
+
+SHIFT = """\
+The states of the same sentences at two offsets are compared token by token, and the similarities
+averaged over tokens. Works for sinusoidal and learned absolute positions, fairseq's own models
+included; both sides are shifted by the same."""
+
+TOOLS = (
+    Tool(
+        "shift-invariance",
+        "similarity of states when positions are shifted (SHAPE, Figure 2)",
+        add_shift,
+        shift_invariance,
+        SHIFT,
+    ),
+    Tool(
+        "plot-positions",
+        "draw position vectors and their dot products (FLOATER, Figure 3)",
+        add_vectors,
+        plot_positions,
+    ),
+)
