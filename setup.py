@@ -23,6 +23,7 @@ setup(
         "matplotlib>=3.7",
         "sacrebleu>=2.3,<3",
         "sacremoses>=0.1",
+        "scipy>=1.9",
         "subword-nmt>=0.3.8",
         "torchdiffeq>=0.2.3",
         "tqdm>=4.60",

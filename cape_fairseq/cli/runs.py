@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -66,6 +67,32 @@ def collect(args: Namespace) -> Found:
     return Found(tables)
 
 
+def add_length_run(parser: ArgumentParser) -> None:
+    parser.add_argument("run_folder", type=Path, metavar="RUN")
+    parser.add_argument("--language", help="detokenize by the rules of this language (do not)")
+
+
+def length_run(args: Namespace) -> Found:
+    from cape_fairseq.data.parallel import write_lines
+    from cape_fairseq.evaluation import length
+    from cape_fairseq.evaluation.rows import Rows
+
+    found = length.measure_run(args.run_folder, args.language)
+    write_lines(args.run_folder / "length.json", [json.dumps(found, indent=1)])
+    return Found([Rows(["measure", "value"], [[k, str(v)] for k, v in found.items()])], found)
+
+
+def add_length(parser: ArgumentParser) -> None:
+    parser.add_argument("out", type=Path, help="with ROW/SEED/length.json")
+    add_output(parser, "length", ".json and .png")
+
+
+def length(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import length as tool
+
+    return write_outputs(args, tool, tool.measure(args.out))
+
+
 def add_plot(parser: ArgumentParser) -> None:
     parser.add_argument("logs", nargs="+", metavar="NAME=LOG")
     parser.add_argument(
@@ -101,6 +128,13 @@ TOOLS = (
         collect,
         COLLECT,
     ),
+    Tool(
+        "length-run",
+        "what a run of recipes/length.sh reached: RUN/length.json",
+        add_length_run,
+        length_run,
+    ),
+    Tool("length", "ordinary and long text: the rows of recipes/length.sh", add_length, length),
     Tool(
         "plot-training",
         "draw learning curves from what fairseq-train printed",

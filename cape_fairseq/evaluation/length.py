@@ -1,0 +1,179 @@
+"""Which encoding for which text: rows of trainings on ordinary and on long text, over seeds.
+
+A run is a folder ROW/SEED with the log of its training and outputs of fairseq-generate on the test
+set and on stacks of it (``--stack-junction none``): translations in test.out and stacks.out, scores
+of the references in score_stacks.out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+from scipy import stats
+
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
+from cape_fairseq.evaluation.output_length import of_one
+from cape_fairseq.evaluation.position_loss import loss_matrix
+from cape_fairseq.evaluation.rows import Rows
+from cape_fairseq.evaluation.scoring import texts
+from cape_fairseq.evaluation.training_log import read
+
+SPLIT = "split, translate, join"  # the row of users who cut their text into sentences
+BASELINE = "sinpos"
+FAR = (100, 300)  # target positions beyond most training lengths
+COLUMNS = {  # key of a run -> title, digits
+    "valid_loss": ("valid loss", 3),
+    "bleu": ("BLEU", 2),
+    "stack_bleu": ("BLEU stacks", 2),
+    "stack_loss": ("loss stacks", 3),
+    "far_loss": (f"loss at {FAR[0]}-{FAR[1]}", 3),
+    "ratio": ("length / reference", 3),
+}
+
+
+def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
+    """What one training reached.
+
+    Args:
+        run: its folder.
+        language: undo Moses' tokenization by its rules.
+
+    Raises:
+        UserError: something of it is missing, or the stacks are not of the test set.
+    """
+    log = read(run / "logs" / "training.log")
+    verses, stacks = (read_generated(run / f"{name}.out") for name in ("test", "stacks"))
+    losses = loss_matrix([s.scores for s in read_scored(run / "score_stacks.out")], end=False)
+    far = losses[:, slice(*FAR)]
+    losses_by_update = {u: values["loss"] for u, values in log.valid.items() if "loss" in values}
+    return {
+        "updates": max(log.train, default=0),
+        "seconds": round(log.seconds, 1),
+        "valid_loss": min(losses_by_update.values(), default=None),
+        "bleu": bleu(verses, language),
+        "stack_bleu": bleu(stacks, language),
+        "split_bleu": bleu(rejoined(verses, stacks, run), language),
+        "stack_loss": round(float(np.nanmean(losses)), 4),
+        "far_loss": round(float(np.nanmean(far)), 4) if np.isfinite(far).any() else None,
+        **{key: value for key, value in of_one(stacks, None).items() if key != "kept"},
+        "signature": str(BLEU(references=[["one"]]).get_signature()),
+    }
+
+
+def bleu(sentences: list[Sentence], language: str | None) -> float:
+    hypotheses, references = texts(sentences, language, "this run")
+    return round(BLEU().corpus_score(hypotheses, [references]).score, 2)
+
+
+def rejoined(verses: list[Sentence], stacks: list[Sentence], run: Path) -> list[Sentence]:
+    """Translations of single sentences, joined as the stacks are.
+
+    Raises:
+        UserError: a stack is not made of the next sentences.
+    """
+    found, rest = [], iter(verses)
+    for number, stack in enumerate(stacks):
+        parts: list[Sentence] = []
+        while " ".join(part.reference for part in parts) != stack.reference:
+            part = next(rest, None)
+            if part is None or len(parts) > len(stack.reference):
+                raise UserError(
+                    f"{run}: stack {number} is not made of sentences of test.out; stack the same "
+                    "test set with --stack-junction none"
+                )
+            parts.append(part)
+        words = " ".join(part.detokenized or part.hypothesis for part in parts)
+        found.append(Sentence(stack.source, stack.reference, words))
+    return found
+
+
+def measure(out: Path) -> dict[str, Any]:
+    """All runs below a folder, by row: ROW/SEED/length.json.
+
+    Raises:
+        UserError: there is none.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(out.glob("*/*/length.json")):
+        row, seed = path.parts[-3:-1]
+        found.setdefault(row, {})[seed] = json.loads(path.read_text(encoding="utf-8"))
+    if not found:
+        raise UserError(f"{out} has no ROW/SEED/length.json; run recipes/length.sh")
+    if BASELINE in found:
+        found[SPLIT] = {
+            seed: {**run, "stack_bleu": run["split_bleu"], "stack_loss": None, "far_loss": None}
+            for seed, run in found[BASELINE].items()
+        }
+    return {"rows": found}
+
+
+def interval(values: Sequence[float]) -> float | None:
+    """Half of the 95 % interval of a mean over seeds, by Student's t; None for one seed."""
+    if len(values) < 2:
+        return None
+    quantile = stats.t.ppf(0.975, len(values) - 1)
+    return float(quantile * statistics.stdev(values) / math.sqrt(len(values)))
+
+
+def significance(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """p of Welch's test that two rows reach the same over their seeds; None for single seeds."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    p = float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+    return None if math.isnan(p) else p
+
+
+def column(runs: dict[str, Any], key: str) -> list[float]:
+    return [run[key] for run in runs.values() if run.get(key) is not None]
+
+
+def cell(values: list[float], digits: int) -> str:
+    if not values:
+        return "-"
+    half = interval(values)
+    error = "" if half is None else f" ± {half:.{digits}f}"
+    return f"{statistics.mean(values):.{digits}f}{error}"
+
+
+def rows(result: dict[str, Any]) -> Rows:
+    """Means over seeds with their intervals, and p against the two baselines."""
+    found = result["rows"]
+    head = ["row", "seeds", "updates", *(title for title, _ in COLUMNS.values())]
+    others = [name for name in (BASELINE, SPLIT) if name in found]
+    lines = []
+    for name, runs in found.items():
+        updates = max(run["updates"] for run in runs.values())
+        cells = [cell(column(runs, key), digits) for key, (_, digits) in COLUMNS.items()]
+        compared = [
+            significance(column(runs, key), column(found[other], key))
+            for other, key in zip(others, ("bleu", "stack_bleu"), strict=False)
+        ]
+        values = ["-" if p is None or name in others else f"{p:.3f}" for p in compared]
+        lines.append([name, str(len(runs)), f"{updates:,}", *cells, *values])
+    head += [f"p, BLEU and {BASELINE}", f"p, stacks and {SPLIT}"][: len(others)]
+    signature = next(iter(next(iter(found.values())).values()))["signature"]
+    notes = [
+        "± is half of the 95 % interval over seeds, p that of Welch's test over seeds.",
+        f"sacreBLEU signature: {signature}",
+    ]
+    return Rows(head, lines, notes)
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Each row as a point: BLEU of ordinary text against BLEU of long text."""
+    from cape_fairseq.evaluation.plots import axes_of
+
+    with axes_of(path, "BLEU of sentences", "BLEU of stacks") as axes:
+        for name, runs in result["rows"].items():
+            x, y = (statistics.mean(column(runs, key)) for key in ("bleu", "stack_bleu"))
+            marker = "*" if name in (BASELINE, SPLIT) else "o"
+            axes.plot(x, y, marker)
+            axes.annotate(name, (x, y), textcoords="offset points", xytext=(4, 4), fontsize=8)

@@ -1,0 +1,117 @@
+"""The table over rows and seeds, from files written out."""
+
+import json
+import math
+import statistics
+
+import pytest
+from sacrebleu.metrics import BLEU
+from scipy import stats
+
+from cape_fairseq.evaluation.length import interval, measure, measure_run, rows, significance
+from tests.support import cape
+
+VERSES = [
+    ("ein altes Haus ist da .", "ein altes Haus ist da ."),
+    ("zwei Hunde da .", "zwei Hunde ."),
+    ("so .", "so ."),
+]
+LOG = (
+    "x | INFO | train_inner | epoch 001: 20 / 30 loss=5.0, num_updates=20\n"
+    "x | INFO | valid | epoch 001 | valid on 'valid' subset | loss 4.5 | num_updates 30\n"
+    "x | INFO | valid | epoch 002 | valid on 'valid' subset | loss 4.25 | num_updates 60\n"
+    "x | INFO | fairseq_cli.train | done training in 12.5 seconds\n"
+)
+
+
+def generated(path, pairs, scores="-1.0"):
+    lines = [
+        line
+        for i, (reference, text) in enumerate(pairs)
+        for line in (
+            f"S-{i}\tx",
+            f"T-{i}\t{reference}",
+            f"H-{i}\t-1\t{text}",
+            f"P-{i}\t{' '.join([scores] * (len(text.split()) + 1))}",
+        )
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "sinpos" / "1"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "training.log").write_text(LOG)
+    generated(folder / "test.out", VERSES)
+    first = f"{VERSES[0][0]} {VERSES[1][0]}"
+    generated(folder / "stacks.out", [(first, "ein altes Haus ist da"), (VERSES[2][0], "so .")])
+    generated(folder / "score_stacks.out", [(first, first), ("so .", "so .")])
+    return folder
+
+
+def test_one_run(run):
+    found = measure_run(run)
+    references = ["ein altes Haus ist da . zwei Hunde da .", "so ."]
+    joined = ["ein altes Haus ist da . zwei Hunde .", "so ."]
+    assert found["split_bleu"] == round(BLEU().corpus_score(joined, [references]).score, 2)
+    stacks = ["ein altes Haus ist da", "so ."]
+    assert found["stack_bleu"] == round(BLEU().corpus_score(stacks, [references]).score, 2)
+    sides = [[pair[side] for pair in VERSES] for side in (1, 0)]
+    assert found["bleu"] == round(BLEU().corpus_score(sides[0], [sides[1]]).score, 2)
+    assert len({found["bleu"], found["split_bleu"], found["stack_bleu"]}) == 3
+    assert found["stack_loss"] == round(math.log(2), 4)
+    assert found["far_loss"] is None
+    assert (found["valid_loss"], found["updates"], found["seconds"]) == (4.25, 20, 12.5)
+    assert found["ratio"] == round(7 / 12, 4)
+
+
+def test_stacks_of_another_text_are_refused(run, tmp_path):
+    generated(run / "stacks.out", [("something else .", "x")])
+    result = cape("length-run", run, check=False)
+    assert result.returncode == 1
+    assert "stack 0 is not made of sentences of test.out" in result.stderr
+
+
+def write(folder, name, seed, **values):
+    run = {"updates": 100, "bleu": 10.0, "stack_bleu": 5.0, "split_bleu": 9.0, "signature": "s"}
+    (folder / name / str(seed)).mkdir(parents=True)
+    text = json.dumps({**run, "valid_loss": 4.0, "ratio": 1.0, **values})
+    (folder / name / str(seed) / "length.json").write_text(text)
+
+
+def test_the_table_has_means_intervals_and_p(tmp_path):
+    ours, theirs = [12.0, 12.5, 13.0], [10.0, 10.2, 10.9]
+    for seed in range(3):
+        write(tmp_path, "sinpos", seed, bleu=theirs[seed], split_bleu=9.0 + seed)
+        write(tmp_path, "cape", seed, bleu=ours[seed], stack_bleu=8.0 + seed / 10)
+    write(tmp_path, "rope", 1)
+    table = rows(measure(tmp_path))
+    lines = {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
+    half = 4.302653 * statistics.stdev(ours) / math.sqrt(3)
+    assert lines["cape"]["BLEU"] == f"12.50 ± {half:.2f}"
+    expected = stats.ttest_ind(ours, theirs, equal_var=False).pvalue
+    assert lines["cape"]["p, BLEU and sinpos"] == f"{expected:.3f}"
+    assert lines["split, translate, join"]["BLEU stacks"].startswith("10.00 ± ")
+    assert lines["rope"]["BLEU"] == "10.00"
+    assert lines["rope"]["p, BLEU and sinpos"] == "-"
+    assert lines["sinpos"]["loss stacks"] == "-"
+
+
+def test_one_seed_has_no_interval():
+    assert interval([1.0]) is None
+    assert significance([1.0], [1.0, 2.0]) is None
+
+
+def test_the_command_writes_table_and_figure(run, tmp_path):
+    cape("length-run", run, "--language", "de")
+    printed = cape("length", tmp_path, "--output", tmp_path / "length").stdout
+    assert printed.splitlines()[1].split()[:3] == ["sinpos", "1", "20"]
+    assert (tmp_path / "length.png").stat().st_size > 5000
+    assert json.loads((tmp_path / "length.json").read_text())["tool"] == "length"
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    result = cape("length", tmp_path, check=False)
+    assert result.returncode == 1
+    assert "has no ROW/SEED/length.json; run recipes/length.sh" in result.stderr
