@@ -22,7 +22,6 @@ FLOORS = [
     "patches",
     "modules",
     "optim",
-    "criterions",
     "models",
     "tasks",
     "evaluation",

@@ -59,8 +59,8 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         kind = model_kind(checkpoint)
         first = first or kind
         for name, value in kind.items():
-            if value != first.get(name):
-                other = first.get(name)
+            if name in first and value != first[name]:  # another version has other options
+                other = first[name]
                 raise UserError(f"{path} has {name} {value}, but {paths[0]} has {other}; {ONE_RUN}")
         # Vectors that were solved for one checkpoint are not those of the mean.
         state = {

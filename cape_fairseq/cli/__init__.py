@@ -69,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"cape-fairseq {args.tool}: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+    except OSError as error:
+        print(f"cape-fairseq {args.tool}: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, positive
@@ -16,6 +16,9 @@ def add(parser: ArgumentParser) -> None:
 
     def command(name: str, files: bool = True, lengths: bool = True) -> ArgumentParser:
         way = commands.add_parser(name)
+        way.add_argument(  # so that it may stand at the end, too
+            "--json", type=Path, metavar="FILE", default=SUPPRESS, help="write what is found"
+        )
         for side in ("source", "target"):
             way.add_argument(side, type=Path, metavar="SRC" if side == "source" else "TGT")
         for side in ("out_source", "out_target") if files else ():

@@ -60,7 +60,6 @@ def collect(args: Namespace) -> Found:
     from cape_fairseq.evaluation.published import TABLES
 
     wanted = TABLES[args.table]
-    print(collected.title(wanted))
     tables = [collected.rows(args.out, wanted)]
     if wanted.swapped:
         tables.append(collected.swap_rows(args.out, wanted))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from cape_fairseq.cli.tool import Found, Tool, positive
-from cape_fairseq.errors import UserError
+from cape_fairseq.errors import UsageError, UserError
 
 PARTS = ("training", "table9", "memory", "decoding")
 PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -45,6 +45,8 @@ def benchmark(args: Namespace) -> Found:
     if args.threads:
         torch.set_num_threads(args.threads)
     args.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if args.device.split(":")[0] not in ("cpu", "cuda"):
+        raise UsageError(f"--device is {args.device}, but it must be cpu or cuda")
     on_gpu = args.device.startswith("cuda")
     if on_gpu and not torch.cuda.is_available():
         raise UserError(f"--device is {args.device}, but PyTorch finds no GPU")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.files import replacing
@@ -31,6 +32,26 @@ def read_lines(path: Path) -> Iterator[str]:
                     ) from None
     except (OSError, EOFError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """An object from a JSON file.
+
+    Args:
+        path: the file.
+        keys: what it must have.
+
+    Raises:
+        UserError: it cannot be read, is no JSON, or is something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    missing = [key for key in keys if not isinstance(found, dict) or key not in found]
+    if missing:
+        raise UserError(f"{path} is something else than expected: it has no {missing[0]}")
+    return found
 
 
 def check_pair(source: Path, target: Path) -> int:

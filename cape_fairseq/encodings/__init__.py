@@ -1,6 +1,6 @@
 """The table of encodings: one row an encoding, with its options; everything else asks it.
 
-No fairseq here, so that what only reads checkpoints need not import it.
+No fairseq here, so that tools which only read checkpoints need not import it.
 """
 
 from cape_fairseq.encodings.augmentations import AUGMENTATIONS

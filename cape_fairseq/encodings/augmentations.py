@@ -124,8 +124,14 @@ def check_schedule(args: Any, distances_only: bool) -> None:
     Raises:
         ValueError: a probability above 1.
     """
-    share = args.shift_probability
+    share, near, warmup = args.shift_probability, args.shift_near, args.shift_warmup
     require(share <= 1, "shift_probability", share, "at most 1: it is a share of sentence pairs")
+    alone = "0 without --shift-probability: it is for the pairs that are not shifted far"
+    require(near == 0 or share < 1, "shift_near", near, alone)
+    if distances_only:
+        why = "{} with " + f"{args.position_encoding}, whose positions are not shifted"
+        require(share == 1, "shift_probability", share, why.format(1))
+        require(warmup == 0, "shift_warmup", warmup, why.format(0))
 
 
 def check_randpos(args: Any, distances_only: bool) -> None:

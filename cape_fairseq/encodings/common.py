@@ -1,7 +1,9 @@
 """Options of every encoding, what they are where nothing is said, and which make no sense."""
 
 import logging
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Optional
 
 from cape_fairseq.encodings.augmentations import AUGMENTATIONS
@@ -40,6 +42,8 @@ GROUPS: tuple[type, ...] = (
     *(row.options for row in ENCODINGS.values() if row.options),
 )
 OPTIONS = names(*GROUPS)
+# Options of two encodings: nobody can give both, and a checkpoint has both.
+STORED = ("relpos_terms", "floater_freeze")
 
 
 def owners(name: str) -> list[str]:
@@ -65,7 +69,7 @@ def refuse_foreign(args: Any) -> None:
     Raises:
         ValueError: naming the option, and the encodings for which it means something.
     """
-    if all(getattr(args, name, None) is not None for name in names(PositionOptions)):
+    if all(getattr(args, name, None) is not None for name in STORED):
         return
     given = [name for name in OPTIONS if getattr(args, name, None) not in (None, False)]
     encoding = getattr(args, "position_encoding", None) or "sinpos"
@@ -120,27 +124,27 @@ def check(args: Any) -> None:
     layers = args.position_layers
     why = f"input with {row.name}: {row.every_block}"
     require(not row.every_block or layers == "input", "position_layers", layers, why)
-    warn_of_reordering(args)
     if row.check is not None:
         row.check(args)
 
 
-def warn_of_reordering(args: Any) -> None:
-    """Say how often local shifts swap neighbours that a source scale below 1 has moved together.
+@cache
+def warn_of_reordering(local_shift: float, scale: float) -> None:
+    """Say once how often local shifts swap neighbours that a scale below 1 has moved together.
 
     Two neighbours are ``scale`` apart, and the difference of their shifts has a triangular density
     from -2 epsilon to 2 epsilon.
     """
-    reach, scale = 2 * args.cape_local_shift, args.source_scale
-    if args.position_augmentation == "cape" and scale < reach and not args.cape_allow_reordering:
+    reach = 2 * local_shift
+    if scale < reach:
         share = (reach - scale) ** 2 / (2 * reach**2)
         logger.warning(
             "--cape-local-shift %g with --source-scale %.4f: %.2f %% of neighbouring source tokens "
-            "change places in training (as in the paper); a shift of %.2f would keep their order",
-            args.cape_local_shift,
+            "change places in training (as in the paper); a shift of %g would keep their order",
+            local_shift,
             scale,
             100 * share,
-            scale / 2,
+            math.floor(50 * scale) / 100,
         )
 
 

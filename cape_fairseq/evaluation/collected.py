@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from pathlib import Path
 
+from cape_fairseq.data.parallel import read_json
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.published import Table
 from cape_fairseq.evaluation.rows import Rows
@@ -17,7 +17,7 @@ def scores(path: Path, score: str) -> dict[str, float]:
     Raises:
         UserError: the file has no such score.
     """
-    tests = json.loads(path.read_text(encoding="utf-8"))["tests"]
+    tests = read_json(path, "tests")["tests"]
     if not tests or any(score not in result for result in tests.values()):
         raise UserError(f"{path} has no {score}; score the run again with --tokenized")
     return {test: result[score] for test, result in tests.items()}
@@ -53,23 +53,18 @@ def rows(out: Path, wanted: Table) -> Rows:
         ]
         theirs = "-" if published is None else f"{published:.2f}"
         lines.append([row, theirs, *ours, str(len(found[row]))])
-    return Rows(["row", "published", *columns, "seeds"], lines)
-
-
-def title(wanted: Table) -> str:
-    return f"{wanted.title}: {wanted.score.replace('_', ' ')}"
-
-
-SWAP_TITLE = "SHAPE, Table 1: bleu"
+    title = f"{wanted.title}: {wanted.score.replace('_', ' ')}"
+    return Rows(["row", "published", *columns, "seeds"], lines, title=title)
 
 
 def swap_rows(out: Path, wanted: Table) -> Rows:
     """SHAPE's Table 1: BLEU of joined sentences, and with the first at the end."""
     path = out / "swap.json"
-    ours = json.loads(path.read_text(encoding="utf-8"))["models"] if path.exists() else {}
+    ours = read_json(path, "models")["models"] if path.exists() else {}
     lines = []
     for row, published in wanted.swapped.items():
         orders = ("original", "swapped")
         own = [f"{ours[row][order]:.2f}" for order in orders] if row in ours else ["-", "-"]
         lines.append([row, *(f"{value:.2f}" for value in published), *own])
-    return Rows(["row", "published", "swapped", "ours", "swapped"], lines)
+    head = ["row", "published", "swapped", "ours", "swapped"]
+    return Rows(head, lines, title="SHAPE, Table 1: bleu")

@@ -7,7 +7,6 @@ of the references in score_stacks.out.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU
 from scipy import stats
 
+from cape_fairseq.data.parallel import read_json
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
 from cape_fairseq.evaluation.output_length import of_one
@@ -29,6 +29,7 @@ from cape_fairseq.evaluation.training_log import read
 SPLIT = "split, translate, join"  # the row of users who cut their text into sentences
 BASELINE = "sinpos"
 FAR = (100, 300)  # target positions beyond most training lengths
+RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "signature")
 COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
     "bleu": ("BLEU", 2),
@@ -104,7 +105,7 @@ def measure(out: Path) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(out.glob("*/*/length.json")):
         row, seed = path.parts[-3:-1]
-        found.setdefault(row, {})[seed] = json.loads(path.read_text(encoding="utf-8"))
+        found.setdefault(row, {})[seed] = read_json(path, *RUN)
     if not found:
         raise UserError(f"{out} has no ROW/SEED/length.json; run recipes/length.sh")
     if BASELINE in found:

@@ -39,12 +39,12 @@ def load(path: Path, data: Path) -> tuple[PositionalTransformer, TranslationTask
         options.position_encoding = sides["encoder"]
         options.encoder_learned_pos = options.decoder_learned_pos = False
         options.no_token_positional_embeddings = False
-    task = plain_task(state, data)
     try:
+        task = plain_task(state, data)
         model = PositionalTransformer.build_model(options, task)
         model.load_state_dict(state["model"], strict=True, model_cfg=options)
-    except (AttributeError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+    except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} is no Transformer that fits {data}: {reason}") from None
     return model.eval(), task
 

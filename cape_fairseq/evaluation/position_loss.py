@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.generated import read_scored, same_references
 from cape_fairseq.evaluation.rows import Rows
 
@@ -112,6 +113,8 @@ def measure(
         for name, paths in files.items()
     }
     length = next(iter(matrices.values()))[0].shape[1]
+    if not length:
+        raise UserError("all references are empty; score a test set with text in it")
     edges = [*range(0, length, bin_size), length]
     kinds = {
         "position": by_position,

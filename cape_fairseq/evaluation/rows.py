@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cape_fairseq.data import parallel
 from cape_fairseq.data.parallel import write_lines
 
 
@@ -16,6 +17,7 @@ class Rows(NamedTuple):
     head: list[str]
     lines: list[list[str]]
     notes: list[str] = []  # noqa: RUF012  (never changed)
+    title: str = ""
 
 
 def text(rows: Rows) -> str:
@@ -30,7 +32,7 @@ def text(rows: Rows) -> str:
         ).rstrip()
         for line in lines
     ]
-    return "\n".join([*table, *rows.notes])
+    return "\n".join([*([rows.title] if rows.title else []), *table, *rows.notes])
 
 
 def has_words(rows: Rows, column: int) -> bool:
@@ -47,7 +49,8 @@ def markdown(rows: Rows) -> list[str]:
 
 def write_json(path: Path, tool: str, rows: Rows, data: dict[str, Any]) -> None:
     """Everything that a tool found, with the rows as it printed them; complete or not at all."""
-    found = {"tool": tool, "head": rows.head, "rows": rows.lines, "notes": rows.notes, **data}
+    shown = {"title": rows.title, "head": rows.head, "rows": rows.lines, "notes": rows.notes}
+    found = {"tool": tool, **shown, **data}
     write_lines(path, [json.dumps(plain(found), indent=1, ensure_ascii=False)])
 
 
@@ -62,8 +65,8 @@ def plain(value: Any) -> Any:
 
 def read_json(path: Path) -> tuple[Rows, dict[str, Any]]:
     """What :func:`write_json` wrote."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return Rows(data["head"], data["rows"], data["notes"]), data
+    data = parallel.read_json(path, "head", "rows", "notes")
+    return Rows(data["head"], data["rows"], data["notes"], data.get("title", "")), data
 
 
 def suffixed(path: Path, suffix: str) -> Path:

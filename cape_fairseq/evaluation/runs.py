@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cape_fairseq.checkpoints.reading import options_of, read, updates_of
-from cape_fairseq.data.parallel import read_lines, write_lines
+from cape_fairseq.data.parallel import read_json, read_lines, write_lines
 from cape_fairseq.encodings.common import OPTIONS
-from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.scoring import score
 from cape_fairseq.evaluation.training_log import parse
@@ -62,7 +61,7 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
     state = read(best)
     options = vars(options_of(state))
     return {
-        "arch": options["arch"],
+        "arch": options.get("arch") or options.get("_name"),
         "options": {name: options[name] for name in sorted(options) if name in OPTIONS},
         "training": {
             f"{group}.{name}": state["cfg"][group].get(name)
@@ -128,16 +127,9 @@ def measure(
 def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """
     Raises:
-        UserError: a file cannot be read, or is no results.json.
+        UserError: a file cannot be read, or is no results.json of a recipe.
     """
-    try:
-        found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    except (OSError, ValueError) as error:
-        raise UserError(f"a results file cannot be read: {error}") from None
-    for path, results in zip(paths, found, strict=True):
-        if not isinstance(results, dict) or "tests" not in results:
-            raise UserError(f"{path} is no results.json of a recipe: it has no tests")
-    return found
+    return [read_json(path, "run", "tests") for path in paths]
 
 
 def rows(runs: Iterable[dict[str, Any]]) -> Rows:
@@ -152,8 +144,7 @@ def rows(runs: Iterable[dict[str, Any]]) -> Rows:
         lines.append(
             [
                 run["run"],
-                f"{run['parameters']:,}",
-                f"{run['updates']:,}",
+                *(f"{run[k]:,}" if run.get(k) else "-" for k in ("parameters", "updates")),
                 f"{run['train_seconds']:.0f}",
                 f"{words:,.0f}" if words else "-",
                 *("-" if value is None else f"{value:.2f}" for value in scores),

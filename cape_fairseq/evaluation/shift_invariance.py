@@ -45,9 +45,10 @@ def check_reach(
         UserError: an offset goes past the end of a learned table.
     """
     for side, length in zip((model.encoder, model.decoder), lengths, strict=True):
-        if length + max(offsets) > side.max_positions():
+        most = side.positions.longest(shifted=False) - side.positions.bos.extra
+        if length + max(offsets) > most:
             raise UserError(
-                f"{path}: learned positions end at {side.max_positions()}, but the longest "
+                f"{path}: learned positions end at {most}, but the longest "
                 f"sentence has {length} tokens and is shifted by {max(offsets)}; give smaller "
                 "--offsets or fewer --sentences"
             )

@@ -1,6 +1,6 @@
 """The registered model, its configuration and its named architectures."""
 
-from cape_fairseq import criterions, optim, patches  # noqa: F401  (they register themselves)
+from cape_fairseq import optim, patches  # noqa: F401  (they register themselves)
 from cape_fairseq.checkpoints.safe import allow_fairseq_checkpoints
 from cape_fairseq.models import architectures  # noqa: F401  (registers everything)
 

@@ -53,12 +53,18 @@ class Profile:
 def profiled(stack: nn.Module, real: Tensor) -> Iterator[None]:
     """Within it, a forward pass of an encoder or decoder sets all its omegas."""
     profile = Profile(real.t())
-    for layer in stack.layers:
+    layers = list(stack.layers._modules.values())  # iterating would drop some (layer drop)
+    dropped = getattr(stack.layers, "p", None)
+    for layer in layers:
         layer.join = profile.join
+    if dropped is not None:
+        stack.layers.p = 0.0
     try:
         yield
     finally:
-        for layer in stack.layers:
+        if dropped is not None:
+            stack.layers.p = dropped
+        for layer in layers:
             del layer.join
 
 

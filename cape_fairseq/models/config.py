@@ -23,7 +23,7 @@ class InitialOptions:
     embedding_init_scale: float = option(
         1.0,
         "initial size of the embeddings / fairseq's, which makes positions a third of the input's "
-        "variance; 0.3 makes them nine tenths, about what Glorot's initialization does",
+        "variance; 0.3 makes them 85 %",
         above=0,
     )
 
@@ -43,7 +43,7 @@ def base_architecture(args: Any) -> None:
     Raises:
         ValueError: an option was given that means nothing to the encoding.
     """
-    take_fairseq_s_options(args)
+    read_stock_options(args)
     refuse_foreign(args)
     if getattr(args, "source_scale_given", None) is None:
         args.source_scale_given = getattr(args, "source_scale", None) or "nothing"
@@ -63,7 +63,7 @@ def base_architecture(args: Any) -> None:
         args.source_scale_counted = args.source_scale == "auto"
 
 
-def take_fairseq_s_options(args: Any) -> None:
+def read_stock_options(args: Any) -> None:
     """Let fairseq's own options for positions mean what they mean there, for plain ``sinpos``.
 
     Raises:

@@ -20,6 +20,7 @@ class PositionalDecoder(TransformerDecoderBase):
     """fairseq's Transformer decoder with the positions of :class:`StackPositions`."""
 
     blocks_built = 0  # layers are numbered from 1 as fairseq asks for them
+    may_shift = True  # until the model is for translation only
 
     def __init__(
         self, cfg, dictionary, embed_tokens: nn.Embedding, no_encoder_attn: bool = False
@@ -143,9 +144,13 @@ class PositionalDecoder(TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
+    def make_generation_fast_(self, **kwargs) -> None:
+        """fairseq's word that there will be no more training, so no more shifts."""
+        self.may_shift = False
+
     def max_positions(self) -> int:
         """The number of target tokens."""
-        return self.positions.longest
+        return self.positions.longest(self.may_shift)
 
 
 def source_of(encoder_out: dict[str, list[Tensor]] | None) -> tuple[Tensor | None, Source | None]:

@@ -29,6 +29,7 @@ class PositionalEncoder(TransformerEncoderBase):
     """fairseq's Transformer encoder with the positions of :class:`StackPositions`."""
 
     blocks_built = 0  # layers are numbered from 1 as fairseq asks for them
+    may_shift = True  # until the model is for translation only
 
     def __init__(self, cfg, dictionary, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
@@ -133,7 +134,11 @@ class PositionalEncoder(TransformerEncoderBase):
             self.source_scale = scale.to(self.source_scale.device)
         return self
 
+    def make_generation_fast_(self, **kwargs) -> None:
+        """fairseq's word that there will be no more training, so no more shifts."""
+        self.may_shift = False
+
     def max_positions(self) -> int:
         """The number of source tokens, the begin-of-sentence token not counted."""
-        longest = self.positions.longest
+        longest = self.positions.longest(self.may_shift)
         return longest if longest == UNLIMITED else longest - self.positions.bos.extra

@@ -13,19 +13,21 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor, distributed
 
+from cape_fairseq.encodings.common import warn_of_reordering
 from cape_fairseq.models.admin import initialize
 from cape_fairseq.models.config import PositionalTransformerConfig, base_architecture
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.encoder import PositionalEncoder
 from cape_fairseq.models.pruning import keep_positions
 from cape_fairseq.models.source_scale import (
+    length_limits,
     register_scale,
     resolve_source_scale,
     take_over_scale,
 )
 from cape_fairseq.models.validation import validate
 from cape_fairseq.models.warm_start import adapt_parameters
-from cape_fairseq.positions import PairDraw, keyed_generator
+from cape_fairseq.positions import CAPE, PairDraw, keyed_generator
 
 
 @register_model("positional_transformer")
@@ -56,7 +58,7 @@ class PositionalTransformer(TransformerModelBase):
             ValueError: an option has a value that makes no sense.
         """
         base_architecture(args)
-        limits = args.max_source_positions, args.max_target_positions
+        limits = length_limits(args, task)
         args.source_scale = resolve_source_scale(args.source_scale, task, limits)
         validate(args)
         share_if_joined(args, task)
@@ -108,6 +110,8 @@ class PositionalTransformer(TransformerModelBase):
         augmentation = self.encoder.positions.augmentation
         if not augmentation.is_random:
             return None
+        if isinstance(augmentation, CAPE):
+            warn_of_reordering(augmentation.local_shift, self.encoder.positions.scale)
         several = distributed.is_available() and distributed.is_initialized()
         rank = distributed.get_rank() if several else 0
         stream = int(torch.randint(2**62, ()))

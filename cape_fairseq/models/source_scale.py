@@ -46,6 +46,13 @@ def resolve_source_scale(value: str | float, task: Any, limits: tuple[int, int])
     return scale
 
 
+def length_limits(args: Any, task: Any) -> tuple[int, int]:
+    """Source and target tokens of the longest pair that the task trains on."""
+    own = args.max_source_positions, args.max_target_positions
+    found = getattr(task, "max_positions", lambda: None)()
+    return tuple(found) if isinstance(found, (tuple, list)) and len(found) == 2 else own
+
+
 def target_source_ratio(task: Any, limits: tuple[int, int]) -> float:
     """Target tokens / source tokens of the training split, as training sees them: end marks count,
     pairs beyond the limits do not. It is one number over all shards and, in a multilingual task,
@@ -69,6 +76,8 @@ def target_source_ratio(task: Any, limits: tuple[int, int]) -> float:
             )
         for prefix in shards:
             sizes = np.stack([side_sizes(f"{prefix}.{language}", raw) for language in pair])
+            if getattr(cfg, "truncate_source", False):
+                sizes[0] = np.minimum(sizes[0], limits[0])
             totals += sizes[:, (sizes <= np.array(limits)[:, None]).all(axis=0)].sum(axis=1)
     if not totals[0]:
         raise ValueError(f"--source-scale auto finds no source tokens in {folders[0]}; {HOW_TO}")
@@ -130,11 +139,11 @@ def keeps_stored(args: Any) -> bool:
 
 
 def register_scale(model: Any, args: Any) -> None:
-    """Let checkpoints of a model whose scale was counted have the number."""
-    if args.source_scale_counted:
+    """Let the checkpoints of a model have its number."""
+    if args.source_scale_counted or args.source_scale != 1:
         scale = torch.tensor(float(args.source_scale), dtype=torch.float64)
         model.encoder.register_buffer("source_scale", scale)
-        model.keeps_stored_scale = keeps_stored(args)
+        model.keeps_stored_scale = args.source_scale_counted and keeps_stored(args)
     args.source_scale_resolved = float(args.source_scale)
 
 
@@ -144,7 +153,9 @@ def take_over_scale(model: Any, state_dict: dict[str, Any], prefix: str) -> None
     stored, own = state_dict.pop(key, None), getattr(model.encoder, "source_scale", None)
     if own is None:
         return
-    if stored is not None and float(stored) != float(own):
+    if stored is None and model.args.source_scale_counted:
+        logger.info("--source-scale: the checkpoint has none, so it is %.4f from now on", own)
+    elif stored is not None and float(stored) != float(own):
         if model.keeps_stored_scale:
             logger.info(
                 "--source-scale: the checkpoint's %.4f is kept; the data here would give %.4f",

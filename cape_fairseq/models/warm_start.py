@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 # version: weights, _float_tensor) holds nothing that was learned.
 SINUSOIDS = r"embed_positions\.(weights|_float_tensor)"
 OWN = re.compile(rf"(encoder|decoder)\.({own_parameters()}|{SINUSOIDS})")
-TABLE = re.compile(r"\w+\.(embed_positions|block_positions\.\d+)\.weight")
+TABLE = re.compile(r"encoder\.(embed_positions|block_positions\.\d+)\.weight")
 SINUSOIDAL_KEYS = ("weights", "_float_tensor")
 
 
@@ -32,7 +32,7 @@ def adapt_parameters(model: nn.Module, state_dict: dict[str, Tensor], name: str)
     own = {key: value for key, value in model.state_dict().items() if OWN.fullmatch(key)}
     own = {key: value for key, value in own.items() if not key.endswith(".flow.stored")}
     add_omegas(model, state_dict, prefix)
-    fit_tables(own, state_dict, prefix)
+    fit_tables(own, state_dict, prefix, bool(model.encoder.positions.bos.extra))
     drop_other_flow(own, state_dict, prefix)
     stored = [key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)]
     added = [key for key in own if prefix + key not in state_dict]
@@ -65,15 +65,17 @@ def add_omegas(model: nn.Module, state_dict: dict[str, Tensor], prefix: str) -> 
         logger.warning("not in the checkpoint, so set to 1, which keeps the model: %s", names)
 
 
-def fit_tables(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix: str) -> None:
-    """Learned tables of a model with a begin-of-sentence token are one longer: add or drop it."""
+def fit_tables(
+    own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix: str, opens: bool
+) -> None:
+    """Tables of an encoder with a begin-of-sentence token are one longer: add or drop a row."""
     for key, value in own.items():
         stored = state_dict.get(prefix + key)
         if stored is None or not TABLE.fullmatch(key):
             continue
-        if len(stored) + 1 == len(value):
+        if opens and len(stored) + 1 == len(value):
             state_dict[prefix + key] = torch.cat([stored, value[-1:].to(stored)])
-        elif len(stored) == len(value) + 1:
+        elif not opens and len(stored) == len(value) + 1:
             state_dict[prefix + key] = stored[:-1]
 
 

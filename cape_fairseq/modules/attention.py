@@ -32,9 +32,8 @@ class Attention(MultiheadAttention):
         self, *args, relative_distance: int = 0, relative_values: bool = True, **kwargs
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.dropout_module.module_name = (
-            "MultiheadAttention"  # what --retain-dropout-modules calls it
-        )
+        # What --retain-dropout-modules calls it.
+        self.dropout_module.module_name = "MultiheadAttention"
         self.relative_keys = self.relative_values = None
         if relative_distance:
             self.relative_keys = nn.Parameter(init_table(relative_distance, self.head_dim))

@@ -104,9 +104,8 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
         return self.feed_forward_sublayer(self.leave(y, x, norm, self.self_attn_omega))
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
-        nn.Module._load_from_state_dict(
-            self, *args, **kwargs
-        )  # 0.12.2's own would add the fast path again
+        # 0.12.2's own would add the fast path again.
+        nn.Module._load_from_state_dict(self, *args, **kwargs)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         super().upgrade_state_dict_named(state_dict, name)

@@ -84,23 +84,29 @@ class StackPositions:
         """How many positions a learned table has; None where there is none."""
         return getattr(self.encodings[0], "max_positions", None) if self.encodings else None
 
-    @property
-    def longest(self) -> int:
+    def longest(self, shifted: bool) -> int:
         """How many tokens a sentence may have, the begin of sentence included."""
-        return UNLIMITED if self.table is None else self.table - self.augmentation.reach
+        if self.table is None:
+            return UNLIMITED
+        return self.table - (self.augmentation.reach if shifted else 0)
 
-    def check_length(self, padding_mask: Tensor) -> None:
+    def check_length(self, padding_mask: Tensor, shifted: bool) -> None:
         """Refuse a batch (bool [B, T], True at padding) with a sentence longer than the table.
+
+        Args:
+            padding_mask: bool [B, T], True at padding.
+            shifted: whether positions are augmented, so that the table must hold the shift, too.
 
         Raises:
             ValueError: naming the length, the limit and the option that sets it.
         """
         # The width is a bound that costs nothing; tokens are counted only where it is too wide.
-        if padding_mask.size(1) <= self.longest:
+        longest = self.longest(shifted)
+        if padding_mask.size(1) <= longest:
             return
         length = int((~padding_mask).sum(dim=1).max())
-        if length > self.longest:
-            reach = self.augmentation.reach
+        if length > longest:
+            reach = self.augmentation.reach if shifted else 0
             shifted = f" and shifts take {reach} of them" if reach else ""
             raise ValueError(
                 f"a sentence has {length} tokens, but learned positions end at "
@@ -138,7 +144,7 @@ class StackPositions:
         if self.opens:
             tokens = self.bos.prepend(tokens)
         padding = Padding(tokens.eq(self.padding_idx))
-        self.check_length(padding.mask)
+        self.check_length(padding.mask, draw is not None)
         plain = self.plain(padding.mask)
         if draw is not None:
             draw = draw.to(tokens.device)

@@ -16,6 +16,8 @@ from cape_fairseq.data.stacking import Edit, Stack
 
 logger = logging.getLogger(__name__)
 
+REMEMBERED = 200_000  # pairs whose edited sentences are kept in memory
+
 
 class Sentences(torch.utils.data.Dataset):
     """Token ids of many sentences in one array, each with an end mark."""
@@ -80,8 +82,10 @@ class MixedLengths(LanguagePairDataset):
 
     def __init__(self, pairs: LanguagePairDataset, joining: Joining, epoch: int = 1) -> None:
         self.pairs = pairs
-        # What a junction makes of a sentence is the same in every epoch.
-        self.joining = joining._replace(source=cache(joining.source), target=cache(joining.target))
+        self.joining = joining
+        if len(pairs) <= REMEMBERED:  # what a junction makes of a sentence stays the same
+            sides = cache(joining.source), cache(joining.target)
+            self.joining = joining._replace(source=sides[0], target=sides[1])
         self.epoch = epoch
         super().__init__(**joined(pairs, self.draw(epoch)))
 

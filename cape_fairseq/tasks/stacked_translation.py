@@ -118,6 +118,12 @@ class StackedTranslationTask(TranslationTask):
     def check_mixing(self) -> None:
         probability = self.cfg.stack_probability
         if probability is None:
+            for name, default in (("stack_max_tokens", PAPER_MIN_TOKENS), ("stack_from_epoch", 1)):
+                if getattr(self.cfg, name) != default:
+                    raise ValueError(
+                        f"--{name.replace('_', '-')} is for mixed lengths; give "
+                        "--stack-probability, too, or leave it out"
+                    )
             return
         if not 0 < probability <= 1:
             raise ValueError(
@@ -129,8 +135,8 @@ class StackedTranslationTask(TranslationTask):
                     f"--{name.replace('_', '-')} is {getattr(self.cfg, name)}, but it must be at "
                     "least 1"
                 )
-        for name in ("stack_min_tokens", "stack_sentences"):
-            if getattr(self.cfg, name) is not None:
+        for name in ("stack_min_tokens", "stack_sentences", "stack_swap", "stack_keep_rest"):
+            if getattr(self.cfg, name) not in (None, False):
                 raise ValueError(
                     f"--{name.replace('_', '-')} does not go with --stack-probability, whose "
                     "stacks have --stack-max-tokens; leave one of them out"

@@ -66,6 +66,16 @@ def test_solved_vectors_are_not_averaged(tmp_path):
     assert "encoder.flow.stored" not in average(last_checkpoints(tmp_path, 1))["model"]
 
 
+def test_options_that_an_older_version_lacked_do_not_matter(tmp_path):
+    write(tmp_path / "checkpoint1.pt", 1.0, updates=1)
+    write(tmp_path / "checkpoint2.pt", 3.0, updates=2)
+    new = torch.load(tmp_path / "checkpoint2.pt", weights_only=True)
+    options = new["cfg"]["model"] if new.get("cfg") else new["args"]
+    (options.__setitem__ if isinstance(options, dict) else options.__setattr__)("t5_buckets", 32)
+    torch.save(new, tmp_path / "checkpoint2.pt")
+    assert average(last_checkpoints(tmp_path, 2))["model"]
+
+
 def test_what_cannot_be_averaged(tmp_path):
     write(tmp_path / "checkpoint_1_5.pt", 1.0)
     with pytest.raises(

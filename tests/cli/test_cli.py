@@ -60,7 +60,7 @@ def test_wrong_use_ends_with_2(arguments, message):
         (("average", "none", "out.pt"), "none has 0 numbered checkpoints, but 5 are to be"),
         (("fold-admin", "none.pt", "out.pt"), "there is no checkpoint none.pt"),
         (("position-loss", "a=none"), "none cannot be read"),
-        (("compare", "none.json"), "a results file cannot be read"),
+        (("compare", "none.json"), "none.json cannot be read"),
         (("check-text", "none.en", "none.de"), "none.en cannot be read"),
         (("plot-training", "a=none"), "none cannot be read"),
     ],
@@ -82,6 +82,23 @@ def test_the_terminal_the_page_and_json_show_the_same_rows(tmp_path):
     assert data["more"] == [1.0, None]
     assert text(rows).splitlines() == ["name  value", "a       1.5", "bcd       -", "a note"]
     assert markdown(rows)[:4] == ["| name | value |", "| --- | --- |", "| a | 1.5 |", "| bcd | - |"]
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '{"tests": 3}'])
+def test_a_broken_json_file_is_one_line(tmp_path, content):
+    (tmp_path / "row" / "1").mkdir(parents=True)
+    (tmp_path / "row" / "1" / "length.json").write_text(content)
+    for arguments in (("compare", "row/1/length.json"), ("length", ".")):
+        result = cape(*arguments, check=False, cwd=tmp_path)
+        assert result.returncode == 1
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    result = cape("encodings", "--json", tmp_path / "file" / "out.json", check=False)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_json_of_a_tool_has_its_rows(tmp_path):

@@ -73,9 +73,8 @@ def test_a_word_without_lower_case_pieces_keeps_its_case(bpe):
     assert not any("q" in symbol for symbol in dictionary.symbols)
     side = BinarizedSide(ids, dictionary, "de", True, bpe)
     assert side(0, True, False) == ids[0][:-1].tolist()
-    assert dictionary.string(side(0, True, True)).endswith(
-        ","
-    )  # the other junction is made all the same
+    # The other junction is made all the same.
+    assert dictionary.string(side(0, True, True)).endswith(",")
     assert side.kept == {0}
 
 
@@ -117,9 +116,8 @@ def test_unknown_tokens_stay_and_none_appear(bpe):
             assert after.count(dictionary.unk()) == before.count(dictionary.unk()) > 0
         assert dictionary.string(side(0, True, True)).replace("@@ ", "").startswith("der")
         assert dictionary.string(side(0, True, True)).endswith(",")
-        assert "Der" in dictionary.string(side(1, True, True)).replace(
-            "@@ ", ""
-        )  # the second word is not the first
+        # The second word is not the first.
+        assert "Der" in dictionary.string(side(1, True, True)).replace("@@ ", "")
 
 
 def test_no_junction_leaves_the_tokens(bpe):

@@ -1,6 +1,7 @@
 """The papers' data sets, through the command as a user calls it."""
 
 import gzip
+import json
 
 import pytest
 
@@ -235,6 +236,11 @@ def test_outputs_are_written_together_or_not_at_all(texts):
         5,
         status=2,
     )
+
+
+def test_json_may_come_last(texts):
+    call("filter", "text.en", "text.de.gz", "out.en", "out.de", "--json", "found.json")
+    assert json.loads((texts / "found.json").read_text())["rows"] == [["out.en out.de", "7"]]
 
 
 def test_presets_of_bins_start_with_training(texts):

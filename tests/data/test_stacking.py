@@ -140,9 +140,8 @@ def test_nothing_is_lost_and_targets_are_long_enough(pairs, least):
     )
     for stack in found:
         assert len(stack.target) >= least
-        assert (
-            sum(len(target[n].split()) for n in stack.sentences[:-1]) < least
-        )  # no longer than needed
+        # No longer than needed.
+        assert sum(len(target[n].split()) for n in stack.sentences[:-1]) < least
         for side, tokens in (
             (source, stack.source),
             (target, stack.target),

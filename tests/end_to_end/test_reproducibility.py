@@ -39,9 +39,8 @@ def test_a_killed_run_resumes_bit_for_bit(data_bin, tmp_path):
     seen = []
     for line in process.stdout:
         seen.append(line)
-        if (
-            '"num_updates": "17"' in line
-        ):  # two updates after a checkpoint, in the middle of an epoch
+        # Two updates after a checkpoint, in the middle of an epoch.
+        if '"num_updates": "17"' in line:
             process.send_signal(signal.SIGKILL)
             break
     process.stdout.close()

@@ -143,9 +143,8 @@ def test_warm_start_from_stock_fairseq(data_bin, tmp_path):
             tables = ["encoder.embed_positions.weight, decoder.embed_positions.weight"]
             assert named == tables * (encoding == "abspos")
         assert found[encoding] < scratch - 0.2
-    assert found["floater"] == pytest.approx(
-        found["sinpos"], rel=0.01
-    )  # the default dynamics are that small
+    # The default dynamics are that small.
+    assert found["floater"] == pytest.approx(found["sinpos"], rel=0.01)
     mismatch = [
         *train_arguments(data_bin, tmp_path / "wide", "cape_transformer", 1),
         *start,

@@ -69,9 +69,8 @@ def test_bootstrap_is_sacrebleus():
     for ours, theirs in zip((first, second), results["BLEU"], strict=True):
         assert ours.score == pytest.approx(theirs.score)
         assert ours.samples.mean() == pytest.approx(theirs.mean, abs=1e-6)
-        assert (ours.high - ours.low) / 2 == pytest.approx(
-            theirs.ci, abs=0.3
-        )  # quantiles; sacreBLEU takes ranks
+        # Quantiles; sacreBLEU takes ranks.
+        assert (ours.high - ours.low) / 2 == pytest.approx(theirs.ci, abs=0.3)
 
 
 def test_differences_are_paired():
@@ -81,9 +80,8 @@ def test_differences_are_paired():
     gain = difference(second, first)
     assert gain.score == pytest.approx(second.score - first.score)
     assert gain.low <= gain.score <= gain.high <= 0
-    assert (
-        gain.high - gain.low < (first.high - first.low) / 10
-    )  # what both have in common is no uncertainty
+    # What both have in common is no uncertainty.
+    assert gain.high - gain.low < (first.high - first.low) / 10
     assert difference(first, first)[:3] == (0, 0, 0)
 
 

@@ -79,9 +79,8 @@ def test_products_by_distance():
     mean, deviation = products_by_distance(matrix)
     assert mean.tolist() == pytest.approx([(1 + 5 + 9) / 3, (2 + 3) / 2, 0])
     assert deviation.tolist() == pytest.approx([np.std([1, 5, 9]), 0.5, 0])
-    assert (
-        products_by_distance(TABLE[2:60])[1].max() < 1e-5
-    )  # sinusoids: the distance is all that counts
+    # Sinusoids: the distance is all that counts.
+    assert products_by_distance(TABLE[2:60])[1].max() < 1e-5
 
 
 def test_stored_vectors_translate_the_same_without_a_solver():

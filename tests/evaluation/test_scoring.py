@@ -88,7 +88,6 @@ def test_tokenized_bleu_is_multi_bleus(tmp_path):
     aggressive = [
         [line.replace("-", " @-@ ") for line in side] for side in (hypotheses_, references)
     ]
-    assert (
-        tokenized_scores(*aggressive)["compound_bleu"] == result["compound_bleu"]
-    )  # however hyphens came
+    # However hyphens came.
+    assert tokenized_scores(*aggressive)["compound_bleu"] == result["compound_bleu"]
     assert result["bleu"] == round(sacrebleu.corpus_bleu(hypotheses_, [references]).score, 2)

@@ -151,6 +151,20 @@ def test_pairs_that_training_skips_are_not_profiled():
         training_batch(LongTask(), (1, 1024))
 
 
+def test_layer_drop_does_not_touch_the_profile():
+    options = {"encoder_layers": 4, "decoder_layers": 4, "dropout": 0.0}
+    found = []
+    for drop in (0.0, 0.5):
+        drops = {f"{side}_layerdrop": drop for side in ("encoder", "decoder")}
+        admin = "admin-profiled"
+        model = build("sinpos_transformer_tiny", residual_init=admin, **options, **drops)
+        initialize(model, DataTask())
+        found.append(omegas(model))
+        assert not any("join" in vars(layer) for layer in model.encoder.layers._modules.values())
+        assert drop == 0 or model.encoder.layers.p == drop
+    assert found[0] == found[1]
+
+
 def test_one_very_long_pair_does_not_make_a_batch_of_padding():
     tokens = training_batch(LongTask(), (5000, 5000))["src_tokens"]
     assert tokens.size(1) < 1200

@@ -32,9 +32,8 @@ def test_without_motion_it_is_the_model_it_came_from(old):
     model.load_state_dict(source.state_dict(), strict=True)
     expected = source(SOURCE, None, TARGET)[0]
     close = model(SOURCE, None, TARGET)[0]
-    assert (
-        1e-6 < (close - expected)[REAL].abs().max() < 0.1 * expected.abs().max()
-    )  # the default moves a little
+    # The default moves a little.
+    assert 1e-6 < (close - expected)[REAL].abs().max() < 0.1 * expected.abs().max()
     equal = still(model)(SOURCE, None, TARGET)[0]
     assert (equal - expected)[REAL].abs().max() < 1e-6 * expected.abs().max()
 
@@ -67,9 +66,8 @@ SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | {
 @pytest.mark.parametrize("length", [1000, 4000])
 def test_thousands_of_tokens_train(form, length):
     model = build("floater_transformer_tiny", floater_form=form, **SMALL).train()
-    optimizer = torch.optim.Adam(
-        model.parameters(), lr=1e-5
-    )  # the dynamics carry a step far in a long text
+    # The dynamics carry a step far in a long text.
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5)
     source, target = batch([length, 7], True), batch([length, 5], False)
     losses = []
     for _ in range(3):
@@ -136,9 +134,8 @@ def test_positions_make_the_difference_along_both_sides():
             assert torch.allclose(got[:, 0], expected[:length], atol=1e-6)
         else:
             assert torch.allclose(got[:, 0], expected, atol=1e-6)  # the row without padding
-            assert torch.allclose(
-                got[-3:, 1], expected[:3], atol=1e-6
-            )  # three tokens, padded on the left
+            # Three tokens, padded on the left.
+            assert torch.allclose(got[-3:, 1], expected[:3], atol=1e-6)
         places.append(got)
     assert places[0].shape == (7, 1, 128)
     assert places[1].shape == (9, 3, 128)

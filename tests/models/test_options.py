@@ -256,6 +256,17 @@ def test_options_win_over_the_preset():
         ({"arch": "rope_transformer_tiny", "cape_local_shift": 0.3}, "--cape-local-shift is given"),
         ({"arch": "cape_transformer_tiny", "floater_freeze": "transformer"}, "option of floater"),
         ({"arch": "sinpos_transformer_tiny", "t5_buckets": 8}, "it is an option of t5"),
+        (
+            {
+                "arch": "positional_transformer",
+                "position_encoding": "sinpos",
+                "position_augmentation": "none",
+                "position_layers": "input",
+                "source_bos": "off",
+                "cape_global_shift": 50.0,
+            },
+            "--cape-global-shift is given",
+        ),
     ],
 )
 def test_options_of_another_encoding_are_refused(options, message):
@@ -299,10 +310,11 @@ def test_fairseqs_own_options_mean_what_they_mean_there(given, encoding):
 def test_local_shifts_that_can_swap_neighbours_are_named_with_their_share(caplog):
     """alpha 0.7: P(d > 0.7) of the triangular density on [-1, 1] is 0.3^2 / 2 = 4.5 %."""
     with caplog.at_level(logging.WARNING):
-        build("cape_transformer_tiny", source_scale="1.2")
-        assert not caplog.text
-        build("cape_transformer_tiny", source_scale="0.7")
-    assert "4.50 % of neighbouring source tokens change places" in caplog.text
+        for scale in ("1.2", "0.7", "0.7"):
+            model = build("cape_transformer_tiny", source_scale=scale)
+            model.draw(batch([3], True), batch([3], False))
+    assert caplog.text.count("4.50 % of neighbouring source tokens change places") == 1
+    assert "a shift of 0.35 would keep" in caplog.text
     draw = CAPE(0.0, 0.5).draw(20_000, 2, 1, keyed_generator(1)).source.local_shift
     swapped = (0.7 + draw[:, 1] - draw[:, 0] < 0).float().mean().item()
     assert swapped == pytest.approx(0.045, abs=0.005)

@@ -104,9 +104,8 @@ def test_tables_that_other_fairseq_versions_store_are_ignored(key, caplog):
     checkpoint = build("transformer", seed=3).state_dict()
     for side in ("encoder", "decoder"):
         checkpoint[f"{side}.embed_positions.{key}"] = torch.zeros(1)
-    checkpoint["encoder.layers.0.in_proj_weight"] = torch.zeros(
-        384, 128
-    )  # fairseq 0.12.2's fast path
+    # Fairseq 0.12.2's fast path.
+    checkpoint["encoder.layers.0.in_proj_weight"] = torch.zeros(384, 128)
     checkpoint["encoder.layers.0.fc1_bias"] = torch.zeros(512)
     build("shape_transformer_tiny").load_state_dict(checkpoint, strict=True)
     assert not caplog.text

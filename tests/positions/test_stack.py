@@ -83,11 +83,12 @@ def test_masks_are_made_where_padding_asks_for_them():
 def test_a_table_has_room_for_a_sentence_and_its_shift():
     table = LearnedEncoding(10, 8, PAD)
     stack = StackPositions(PAD, SHAPE(4), encodings=[table])
-    assert stack.longest == 6
+    assert (stack.longest(True), stack.longest(False)) == (6, 10)
     shift = Draw(torch.tensor([[4.0]]))
     assert table(stack.begin(batch([6], False), shift).positions).isfinite().all()
     with pytest.raises(ValueError, match=r"7 tokens, but .* end at 10 and shifts take 4 of them"):
-        stack.begin(batch([7], False))
+        stack.begin(batch([7], False), shift)
+    stack.begin(batch([10], False))  # translation shifts nothing
 
 
 def test_an_augmentation_that_respaces_gives_attention_its_own_positions():

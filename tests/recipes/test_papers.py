@@ -170,9 +170,8 @@ def test_smoke(name, rows, tmp_path):
         return
     again = recipe(name, *arguments).stdout
     made = printed.count(" ...\n")
-    assert (
-        again.count("done before") == made - 2 >= 4
-    )  # results are collected anew, stand-ins are simply there
+    # Results are collected anew, stand-ins are simply there.
+    assert again.count("done before") == made - 2 >= 4
 
 
 def test_every_bin_of_lengths_has_a_column(tmp_path):

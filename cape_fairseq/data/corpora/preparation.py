@@ -275,9 +275,8 @@ class Preparation:
         temporary.replace(folder)
         train = self.manifest["steps"]["apply BPE train"]
         pairs, tokens = train["pairs"], train["tokens"]
-        source, target = (
-            tokens[language] + pairs for language in self.languages
-        )  # end marks count in fairseq
+        # End marks count in fairseq.
+        source, target = (tokens[language] + pairs for language in self.languages)
         return {"alpha": round(target / source, 4), "folder": "data-bin"}
 
 

@@ -16,9 +16,8 @@ class Part:
     url: str
     member: str = ""
     sides: tuple[str, str] | None = None  # members of the source and of the target side
-    form: str = (
-        "text"  # text, sgml (seg elements; also IWSLT's XML) or tags (IWSLT's training text)
-    )
+    # Text, sgml (seg elements; also IWSLT's XML) or tags (IWSLT's training text).
+    form: str = "text"
 
     @property
     def archive(self) -> str:

@@ -63,17 +63,15 @@ class Trajectories(nn.Module):
         self.update_interval = update_interval
         self.num_updates = 0
         self.solved: Tensor | None = None  # good until the mode changes
-        self.stored: Tensor | None = (
-            None  # good until the module is trained; came with a checkpoint
-        )
+        # Good until the module is trained; came with a checkpoint.
+        self.stored: Tensor | None = None
 
     def forward(self, length: int) -> Tensor:
         """The vectors of positions 0, 1, ...: float32 [at least length, N, d]."""
         if not self.training:
             return self.evaluated(length)
-        if (
-            self.num_updates % self.refresh
-        ):  # all batches of an update learn the dynamics, or none does
+        # All batches of an update learn the dynamics, or none does.
+        if self.num_updates % self.refresh:
             return self.evaluated(length)
         with frozen(self.dynamics, self.num_updates % self.update_interval != 0):
             vectors = self.solve(length)
@@ -99,7 +97,7 @@ class Trajectories(nn.Module):
             return self.dynamics.follow(initial, length, self.lr_scale, self.solver)
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Told after every update of training."""
+        """fairseq calls this after every update."""
         self.num_updates = num_updates
 
     def train(self, mode: bool = True) -> Trajectories:
@@ -115,9 +113,8 @@ class Trajectories(nn.Module):
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        self.solved = (
-            None  # a resumed run will not have it, so one that goes on must not have it either
-        )
+        # A resumed run will not have it, so one that goes on must not have it either.
+        self.solved = None
         if self.stored is not None:
             destination[prefix + "stored"] = self.stored
 
@@ -125,9 +122,8 @@ class Trajectories(nn.Module):
         self.solved, self.stored = None, state_dict.pop(prefix + "stored", None)
         scale = state_dict.get(prefix + "lr_scale")
         if scale is not None and float(scale) != float(self.lr_scale):
-            ratio = float(scale) / float(
-                self.lr_scale
-            )  # the same dynamics, stored for another learning rate
+            # The same dynamics, stored for another learning rate.
+            ratio = float(scale) / float(self.lr_scale)
             state_dict[prefix + "lr_scale"] = self.lr_scale.clone()
             for name, _ in self.dynamics.named_parameters():
                 key = f"{prefix}dynamics.{name}"

@@ -147,9 +147,8 @@ def test_an_interrupted_preparation_goes_on(tmp_path, capsys):
         pipeline.run()
     capsys.readouterr()
     (tmp_path / "out" / "data-bin").mkdir()
-    (tmp_path / "out" / "data-bin" / "dict.en.txt").write_text(
-        "half\n"
-    )  # as if binarizing had been stopped
+    # As if binarizing had been stopped.
+    (tmp_path / "out" / "data-bin" / "dict.en.txt").write_text("half\n")
     prepare("multi30k_en_de", tmp_path)
     assert capsys.readouterr().out.count("done before") == 7
     assert (

@@ -1,1 +1,0 @@
-"""Losses that fairseq lacks. ``--user-dir`` imports models and tasks only; models import this."""
