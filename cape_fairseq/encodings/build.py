@@ -7,6 +7,7 @@ from typing import Any
 from cape_fairseq.encodings.augmentations import AUGMENTATIONS
 from cape_fairseq.encodings.row import Stack
 from cape_fairseq.encodings.table import ENCODINGS
+from cape_fairseq.positions.long_text import LongText
 from cape_fairseq.positions.source_bos import SourceBOS
 from cape_fairseq.positions.stack import StackPositions
 
@@ -36,6 +37,11 @@ def build_positions(args: Any, stack: Stack, bos: int | None = None) -> StackPos
         SourceBOS(bos, stack.padding_idx),
         stack.side == "encoder",
         f"--max-{'source' if stack.side == 'encoder' else 'target'}-positions",
+        LongText(
+            getattr(args, "sharpen_attention_from", 0),
+            getattr(args, "interpolate_positions_from", 0),
+            getattr(args, "position_offset", 0.0),
+        ),
     )
 
 

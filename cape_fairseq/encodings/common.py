@@ -36,8 +36,31 @@ class PositionOptions:
     )
 
 
+@dataclass
+class LongTextOptions:
+    sharpen_attention_from: int = option(
+        0,
+        "for translation, by --model-overrides: N tokens, the longest of training; a query that "
+        "sees n > N of them has its scores multiplied by log n / log N (0: not)",
+        whole=0,
+    )
+    interpolate_positions_from: int = option(
+        0,
+        "for translation, by --model-overrides: N tokens; positions of longer texts are pressed "
+        "together by N / n, n the source's length (0: not)",
+        whole=0,
+    )
+    position_offset: float = option(
+        0.0,
+        "for translation, by --model-overrides: added to all positions (SHAPE: the middle of its "
+        "range)",
+        least=0,
+    )
+
+
 GROUPS: tuple[type, ...] = (
     PositionOptions,
+    LongTextOptions,
     *dict.fromkeys(group for row in AUGMENTATIONS.values() for group in row.options),
     *(row.options for row in ENCODINGS.values() if row.options),
 )
@@ -78,7 +101,7 @@ def refuse_foreign(args: Any) -> None:
         return  # refused by its own name
     augmentation = getattr(args, "position_augmentation", None) or row.augmentation
     moved = AUGMENTATIONS.get(augmentation)
-    own = names(PositionOptions, row.options, *(moved.options if moved else ()))
+    own = names(PositionOptions, LongTextOptions, row.options, *(moved.options if moved else ()))
     for name in given:
         if name not in own:
             raise ValueError(
@@ -121,11 +144,25 @@ def check(args: Any) -> None:
     if not row.scalable:
         why = f"1 with {row.name}, which has no positions between whole ones"
         require(args.source_scale == 1, "source_scale", args.source_scale, why)
+    check_long_text(args, row)
     layers = args.position_layers
     why = f"input with {row.name}: {row.every_block}"
     require(not row.every_block or layers == "input", "position_layers", layers, why)
     if row.check is not None:
         row.check(args)
+
+
+def check_long_text(args: Any, row: Encoding) -> None:
+    """What is done to positions for long text must mean something to the encoding."""
+    if args.sharpen_attention_from == 1:
+        require(False, "sharpen_attention_from", 1, "0 or at least 2: it divides by log N")
+    for name in ("interpolate_positions_from", "position_offset"):
+        value = getattr(args, name)
+        why = f"0 with {row.name}, which has no positions between whole ones"
+        require(row.scalable or value == 0, name, value, why)
+    offset = args.position_offset
+    why = f"0 with {row.name}, which sees differences of positions only"
+    require(not row.distances_only or offset == 0, "position_offset", offset, why)
 
 
 @cache

@@ -52,6 +52,7 @@ class Attention(MultiheadAttention):
         query_bias: Tensor | None = None,
         key_bias: Tensor | None = None,
         value_bias: Tensor | None = None,
+        query_scale: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from ``query`` to ``key``, or to itself in self-attention.
 
@@ -67,6 +68,7 @@ class Attention(MultiheadAttention):
             need_weights: return the attention weights too.
             rotation: complex [B or 1, 1, T, D / 2], turns queries and the keys of the same tokens.
             query_bias: [T, B or 1, C], added to the projected queries.
+            query_scale: [B, 1, T or 1, 1], multiplies the scores of a query.
             key_bias, value_bias: [T or S, B or 1, C], the same for the keys and values of ``key``.
 
         Returns:
@@ -75,6 +77,7 @@ class Attention(MultiheadAttention):
         length, batch, width = query.shape
         q = self.split_heads(add(self.q_proj(query), query_bias))
         q = q if rotation is None else rotate(q, rotation)
+        q = q if query_scale is None else q * query_scale.type_as(q)
         source = query if key is None else key
         k, v = self.keys_and_values(source, incremental_state, rotation, key_bias, value_bias)
         if mask is not None and mask.is_floating_point():

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.positions.augmentation import Augmentation, Draw
 from cape_fairseq.positions.floater.stack import Places, StackFlow
-from cape_fairseq.positions.indices import scale_from_first, token_positions
+from cape_fairseq.positions.indices import scale_from_first, token_numbers, token_positions
+from cape_fairseq.positions.long_text import NOTHING, LongText
 from cape_fairseq.positions.padding import Padding, visible_keys
 from cape_fairseq.positions.source_bos import SourceBOS
 
@@ -43,6 +44,7 @@ class StackPositions:
         opens: whether it is put before this stack's tokens; a decoder only takes it out of
             alignments.
         limit: the option that sets the length of a learned table.
+        long_text: what is done for long text in translation.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class StackPositions:
         bos: SourceBOS | None = None,
         opens: bool = True,
         limit: str = "--max-source-positions",
+        long_text: LongText = NOTHING,
     ) -> None:
         self.padding_idx = padding_idx
         self.first = padding_idx + 1
@@ -67,6 +70,7 @@ class StackPositions:
         self.bos = bos or SourceBOS(None, padding_idx)
         self.opens = opens
         self.limit = limit
+        self.long_text = long_text
 
     @property
     def modules(self) -> dict[str, nn.Module | None]:
@@ -152,6 +156,11 @@ class StackPositions:
         batch = BatchPositions(self, tokens, padding, source, last_only)
         batch.positions = self.augmentation.apply(plain, padding.mask, draw, reference)
         batch.reference = self.augmentation.reference(plain, padding.mask)
+        if self.long_text != NOTHING:
+            counted = padding.mask if source is None else source.padding_mask
+            count = (~counted).sum(1, keepdim=True).float()
+            batch.positions = self.long_text.place(batch.positions, self.first, count)
+            batch.sharpen(self.long_text, count, causal)
         batch.own = self.attention_arguments(batch, draw is not None, causal)
         if self.flow is not None:
             own, other = Places(padding, last_only), None
@@ -167,13 +176,15 @@ class StackPositions:
         padding, new = batch.padding, batch.new
         hidden = padding.mask if (padding.left if causal else padding.any) else None
         seen = batch.positions
-        if not moved and not self.augmentation.respaces:
+        placed = self.long_text.interpolate or self.long_text.offset
+        if not moved and not self.augmentation.respaces and not placed:
             # Between the real tokens of any row the differences are those of an unpadded row.
             shared = not (self.self_attention.indices and padding.left)
             seen = self.plain(torch.zeros_like(padding.mask[:1])) if shared else seen
         queries = seen[:, new]
         mask = visible_keys(hidden, queries.size(1), causal)
-        return {"causal": causal, **self.self_attention(queries, seen, mask, causal)}
+        own = self.self_attention(queries, seen, mask, causal)
+        return {"causal": causal, **own, **batch.sharpness}
 
 
 class BatchPositions:
@@ -204,7 +215,17 @@ class BatchPositions:
         self.source = source
         self.new = slice(-1, None) if last_only else slice(None)
         self.own: dict[str, Any] = {}
+        self.sharpness: dict[str, Tensor] = {}
         self.flow: list[dict[str, Tensor]] = []
+
+    def sharpen(self, long_text: LongText, count: Tensor, causal: bool) -> None:
+        """Factors of the scores of self- and cross-attention, [B, 1, T or 1, 1]."""
+        own = token_numbers(self.padding.mask)[:, self.new] + 1 if causal else count
+        if (factor := long_text.sharpness(own)) is None:
+            return
+        self.sharpness["query_scale"] = factor[:, None, :, None]
+        if self.source is not None:
+            self.sharpness["cross_query_scale"] = long_text.sharpness(count)[:, None, :, None]
 
     def enter(self, x: Tensor, block: int) -> Tensor:
         """Add positions to the input [T, B, C] of a block, counted from 1, where it has any."""
