@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from cape_fairseq.checkpoints.reading import options_of, read, updates_of
 from cape_fairseq.encodings.common import OPTIONS
@@ -54,7 +55,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     """
     sums: dict[str, torch.Tensor] = {}
     first = None
-    for path in paths:
+    for path in tqdm(paths, desc="averaging", unit=" checkpoints", delay=2):
         checkpoint = read(path)
         kind = model_kind(checkpoint)
         first = first or kind

@@ -38,6 +38,28 @@ def check_width(args: Any) -> None:
         require(width >= 4, f"{side}_embed_dim", width, expected)
 
 
+def check_kept(args: Any, side: str, kept: set[int]) -> None:
+    """
+    Raises:
+        ValueError: sinusoids of blocks, which have the block's number, would change.
+    """
+    expected = "left out: sinusoids of every block have its number, which would change"
+    given = ",".join(map(str, sorted(kept)))
+    require(args.position_layers == "input", f"{side}_layers_to_keep", given, expected)
+
+
+def keep_tables(args: Any, state: dict[str, Tensor], side: str, numbers: list[int]) -> None:
+    """The first block's table is ``embed_positions``, the others are ``block_positions``."""
+    names = [f"{side}.embed_positions.weight"]
+    while (name := f"{side}.block_positions.{len(names) - 1}.weight") in state:
+        names.append(name)
+    if len(names) == 1:
+        return
+    tables = [state.pop(name) for name in names]
+    for name, number in zip(names, numbers, strict=False):
+        state[name] = tables[number]
+
+
 def check_table(args: Any) -> None:
     """
     Raises:
@@ -79,6 +101,7 @@ SINUSOIDAL = {
     "every_block": "",
     "encode": sinusoids,
     "check": check_width,
+    "check_kept": check_kept,
     "vectors": sinusoid_vectors,
 }
 
@@ -120,6 +143,7 @@ ABSPOS = Encoding(
     encode=tables,
     parameters=r"embed_positions\.weight|block_positions\.\d+\.weight",
     check=check_table,
+    keep=keep_tables,
     vectors=table_vectors,
 )
 NOPOS = Encoding("nopos", "none", why_not="there are no positions to move", without_positions=True)

@@ -69,12 +69,21 @@ class RandposOptions:
 
 @dataclass(frozen=True)
 class Row:
-    """One augmentation: what it is, its options, how it is built and what it refuses."""
+    """One augmentation: what it is, its options, how it is built, what it refuses and fills in.
+
+    The last two are also told whether the encoding sees distances only.
+    """
 
     summary: str
     build: Callable[[Any], Augmentation]
     options: tuple[type, ...] = ()
     check: Callable[[Any, bool], None] | None = None
+    resolve: Callable[[Any, bool], None] | None = None
+
+
+def resolve_cape(args: Any, distances_only: bool) -> None:
+    if args.cape_global_shift is None:
+        args.cape_global_shift = 0.0 if distances_only else 5.0
 
 
 def check_cape(args: Any, distances_only: bool) -> None:
@@ -151,6 +160,7 @@ AUGMENTATIONS = {
         build_cape,
         (CapeOptions, ShiftOptions),
         check_cape,
+        resolve_cape,
     ),
     "shape": Row(
         "a whole shift from 0 to K for each side (Kiyono et al. 2021, Eq. 2)",

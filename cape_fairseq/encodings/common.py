@@ -121,10 +121,12 @@ def resolve(args: Any) -> None:
     row = ENCODINGS[name]
     if args.position_augmentation is None:
         args.position_augmentation = row.augmentation
-    if args.cape_global_shift is None:
-        args.cape_global_shift = 0.0 if row.distances_only else 5.0
-    if args.floater_init_scale is None:
-        args.floater_init_scale = 0.03 if args.floater_form == "bias" else 1.0
+    for augmentation in AUGMENTATIONS.values():
+        if augmentation.resolve is not None:
+            augmentation.resolve(args, row.distances_only)
+    for other in ENCODINGS.values():
+        if other.resolve is not None:
+            other.resolve(args)
     if isinstance(args.source_bos, bool):  # on and off in YAML
         args.source_bos = "on" if args.source_bos else "off"
     for name, value in {"source_scale": "1", "source_bos": "off", **row.defaults}.items():

@@ -62,6 +62,11 @@ class FloaterOptions:
     )
 
 
+def resolve(args: Any) -> None:
+    if args.floater_init_scale is None:
+        args.floater_init_scale = 0.03 if args.floater_form == "bias" else 1.0
+
+
 def check(args: Any) -> None:
     """
     Raises:
@@ -101,8 +106,25 @@ def sinusoids(args: Any, stack: Stack, block: int) -> SinusoidalEncoding | None:
     return SinusoidalEncoding(stack.dim) if at_input else None
 
 
+def names_of(args: Any, side: str) -> tuple[str, ...]:
+    """What each block gets a trajectory for."""
+    return NAMES[side] if args.floater_form == "bias" else INPUT
+
+
+def keep_trajectories(args: Any, state: dict[str, Tensor], side: str, numbers: list[int]) -> None:
+    """Every block has its trajectories one after another."""
+    if args.floater_layers == "input":
+        return
+    each = len(names_of(args, side))
+    rows = torch.tensor([number * each + i for number in numbers for i in range(each)])
+    for name, dimension in (("initial", 0), ("stored", 1)):
+        key = f"{side}.flow.{name}"
+        if key in state:
+            state[key] = state[key].index_select(dimension, rows.to(state[key].device))
+
+
 def flow(args: Any, stack: Stack) -> StackFlow:
-    names = NAMES[stack.side] if args.floater_form == "bias" else INPUT
+    names = names_of(args, stack.side)
     blocks = stack.layers if args.floater_layers == "all" else 1
     return StackFlow(stack.dim, blocks, names, **trajectory_options(args))
 
@@ -135,6 +157,8 @@ FLOATER = Encoding(
     flow=flow,
     parameters=r"flow\.(initial|lr_scale|stored"
     r"|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
+    resolve=resolve,
     check=check,
+    keep=keep_trajectories,
     vectors=vectors,
 )

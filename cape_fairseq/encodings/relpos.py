@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cape_fairseq.encodings.options import choice, option
+from cape_fairseq.encodings.options import choice, option, require
 from cape_fairseq.encodings.row import Encoding
 
 
@@ -31,6 +31,17 @@ def attention_options(args: Any, block: int) -> dict[str, Any]:
     return {"relative_distance": args.relpos_max_distance, "relative_values": values}
 
 
+def check_kept(args: Any, side: str, kept: set[int]) -> None:
+    """
+    Raises:
+        ValueError: the only layer with relative positions would go.
+    """
+    expected = "with 0: relative positions are in the first layer alone"
+    given = ",".join(map(str, sorted(kept)))
+    fits = 0 in kept or args.relpos_layers == "all"
+    require(fits, f"{side}_layers_to_keep", given, expected)
+
+
 def vectors(args: Any, state: Mapping[str, Tensor], side: str, positions: int) -> Tensor:
     """Rows are distances, from -k to k, in the keys of block 1."""
     return state[f"{side}.layers.0.self_attn.relative_keys"].float()
@@ -43,5 +54,6 @@ RELPOS = Encoding(
     why_not="relpos has whole distances only, and none beyond its table",
     self_attention=attention_options,
     parameters=r"layers\.\d+\.self_attn\.relative_(keys|values)",
+    check_kept=check_kept,
     vectors=vectors,
 )

@@ -50,7 +50,11 @@ class Encoding:
         flow: (args, stack) -> FLOATER's trajectories.
         self_attention: (args, block) -> options of a block's own self-attention.
         parameters: regular expression of the names, in a stack, of what it alone learns.
+        resolve: fills in its options that depend on others and were left open.
         check: refuses options that make no sense with it.
+        check_kept: (args, side, kept) -> refuses to keep these layers only, a set of numbers.
+        keep: (args, state, side, numbers) -> gives a state dict, in place, what belongs to the
+            layers of these numbers (fairseq finds what is in a layer).
         vectors: (args, state, side, positions) -> position vectors [positions, d] to draw.
 
     Raises:
@@ -75,7 +79,10 @@ class Encoding:
     flow: Callable[[Any, Stack], StackFlow] | None = None
     self_attention: Callable[[Any, int], dict[str, Any]] | None = None
     parameters: str = ""
+    resolve: Callable[[Any], None] | None = None
     check: Callable[[Any], None] | None = None
+    check_kept: Callable[[Any, str, set[int]], None] | None = None
+    keep: Callable[[Any, dict[str, Tensor], str, list[int]], None] | None = None
     vectors: Callable[[Any, Mapping[str, Tensor], str, int], Tensor] | None = None
     without_positions: bool = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.encodings.common import check as check_positions
 from cape_fairseq.encodings.options import check_values, require
 from cape_fairseq.models.config import InitialOptions
@@ -33,14 +34,8 @@ def validate(args: Any) -> None:
 
 
 def refuse_pruning(args: Any, side: str) -> None:
-    name = f"{side}_layers_to_keep"
-    kept = getattr(args, name, None)
-    if not kept:
-        return
-    sinusoids = args.position_layers == "all" and args.position_encoding != "abspos"
-    expected = "left out: sinusoids of every block have its number, which would change"
-    require(not sinusoids, name, kept, expected)
-    first = "0" in kept.split(",") or getattr(args, "relpos_layers", "all") == "all"
-    own = args.position_encoding == "relpos" and not first
-    expected = "with 0: relative positions are in the first layer alone"
-    require(not own, name, kept, expected)
+    """Refuse to keep layers without which the encoding would be another one."""
+    kept = getattr(args, f"{side}_layers_to_keep", None)
+    check = ENCODINGS[args.position_encoding].check_kept
+    if kept and check is not None:
+        check(args, side, {int(number) for number in kept.split(",")})
