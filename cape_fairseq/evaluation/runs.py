@@ -133,10 +133,11 @@ def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def rows(runs: Iterable[dict[str, Any]]) -> Rows:
-    """One line a run: parameters, seconds, words per second and BLEU of every test set."""
+    """One line a run: size, time, best validation value (a loss in bits, or BLEU), and BLEU of
+    every test set."""
     runs = list(runs)
     tests = list(dict.fromkeys(name for run in runs for name in run["tests"]))
-    head = ["run", "parameters", "updates", "train s", "words/s"]
+    head = ["run", "parameters", "updates", "train s", "words/s", "valid"]
     lines = []
     for run in runs:
         scores = [run["tests"].get(test, {}).get("bleu") for test in tests]
@@ -147,6 +148,7 @@ def rows(runs: Iterable[dict[str, Any]]) -> Rows:
                 *(f"{run[k]:,}" if run.get(k) else "-" for k in ("parameters", "updates")),
                 f"{run['train_seconds']:.0f}",
                 f"{words:,.0f}" if words else "-",
+                "-" if run.get("best_value") is None else f"{run['best_value']:.3f}",
                 *("-" if value is None else f"{value:.2f}" for value in scores),
             ]
         )

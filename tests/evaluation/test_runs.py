@@ -78,7 +78,12 @@ def test_table():
     }
     none = {**common, "words_per_second": None}  # a run shorter than the logging interval
     runs = [
-        {"run": "sinpos", **common, "tests": {"test": {"bleu": 97.5, "signature": "s"}}},
+        {
+            "run": "sinpos",
+            **common,
+            "best_value": 2.5,
+            "tests": {"test": {"bleu": 97.5, "signature": "s"}},
+        },
         {
             "run": "cape",
             **none,
@@ -89,8 +94,8 @@ def test_table():
         },
     ]
     assert text(rows(runs)).splitlines() == [
-        "run     parameters  updates  train s  words/s  BLEU test  BLEU long",
-        "sinpos   1,913,856      400      120    6,000      97.50          -",
-        "cape     1,913,856      400      120        -       9.00       1.25",
+        "run     parameters  updates  train s  words/s  valid  BLEU test  BLEU long",
+        "sinpos   1,913,856      400      120    6,000  2.500      97.50          -",
+        "cape     1,913,856      400      120        -      -       9.00       1.25",
         "sacreBLEU signature: s",
     ]
