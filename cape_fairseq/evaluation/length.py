@@ -56,7 +56,7 @@ def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
     far = losses[:, slice(*FAR)]
     losses_by_update = {u: values["loss"] for u, values in log.valid.items() if "loss" in values}
     return {
-        "updates": max(log.train, default=0),
+        "updates": max([*log.train, *log.valid], default=0),
         "seconds": round(log.seconds, 1),
         "valid_loss": min(losses_by_update.values(), default=None),
         "bleu": bleu(verses, language),
@@ -113,7 +113,7 @@ def measure(out: Path) -> dict[str, Any]:
             seed: {**run, "stack_bleu": run["split_bleu"], "stack_loss": None, "far_loss": None}
             for seed, run in found[BASELINE].items()
         }
-    return {"rows": found}
+    return {"runs": found}
 
 
 def interval(values: Sequence[float]) -> float | None:
@@ -146,7 +146,7 @@ def cell(values: list[float], digits: int) -> str:
 
 def rows(result: dict[str, Any]) -> Rows:
     """Means over seeds with their intervals, and p against the two baselines."""
-    found = result["rows"]
+    found = result["runs"]
     head = ["row", "seeds", "updates", *(title for title, _ in COLUMNS.values())]
     others = [name for name in (BASELINE, SPLIT) if name in found]
     lines = []
@@ -173,7 +173,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     from cape_fairseq.evaluation.plots import axes_of
 
     with axes_of(path, "BLEU of sentences", "BLEU of stacks") as axes:
-        for name, runs in result["rows"].items():
+        for name, runs in result["runs"].items():
             x, y = (statistics.mean(column(runs, key)) for key in ("bleu", "stack_bleu"))
             marker = "*" if name in (BASELINE, SPLIT) else "o"
             axes.plot(x, y, marker)

@@ -50,7 +50,7 @@ def markdown(rows: Rows) -> list[str]:
 def write_json(path: Path, tool: str, rows: Rows, data: dict[str, Any]) -> None:
     """Everything that a tool found, with the rows as it printed them; complete or not at all."""
     shown = {"title": rows.title, "head": rows.head, "rows": rows.lines, "notes": rows.notes}
-    found = {"tool": tool, **shown, **data}
+    found = {**data, "tool": tool, **shown}
     write_lines(path, [json.dumps(plain(found), indent=1, ensure_ascii=False)])
 
 

@@ -62,7 +62,7 @@ def test_one_run(run):
     assert len({found["bleu"], found["split_bleu"], found["stack_bleu"]}) == 3
     assert found["stack_loss"] == round(math.log(2), 4)
     assert found["far_loss"] is None
-    assert (found["valid_loss"], found["updates"], found["seconds"]) == (4.25, 20, 12.5)
+    assert (found["valid_loss"], found["updates"], found["seconds"]) == (4.25, 60, 12.5)
     assert found["ratio"] == round(7 / 12, 4)
 
 
@@ -106,7 +106,7 @@ def test_one_seed_has_no_interval():
 def test_the_command_writes_table_and_figure(run, tmp_path):
     cape("length-run", run, "--language", "de")
     printed = cape("length", tmp_path, "--output", tmp_path / "length").stdout
-    assert printed.splitlines()[1].split()[:3] == ["sinpos", "1", "20"]
+    assert printed.splitlines()[1].split()[:3] == ["sinpos", "1", "60"]
     assert (tmp_path / "length.png").stat().st_size > 5000
     assert json.loads((tmp_path / "length.json").read_text())["tool"] == "length"
 

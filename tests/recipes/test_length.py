@@ -1,0 +1,57 @@
+"""recipes/length.sh from text to its table, with models of no use; and its refusals."""
+
+import json
+
+import pytest
+
+from tests.recipes.test_recipes import write_corpus
+from tests.support import ROOT, run
+
+
+def recipe(*options, check=True):
+    return run(["bash", ROOT / "recipes" / "length.sh", *options], check=check)
+
+
+def test_text_to_table_and_again(tmp_path):
+    write_corpus(tmp_path / "data", train=60, valid=5, test=6)
+    small = ("--seeds", "1", "--max-update", 2, "--stack", 20, "--bpe", 60)
+    folders = ("--data", tmp_path / "data", "--out", tmp_path / "out")
+    options = (*folders, "--rows", "sinpos cape-mixed", *small)
+    printed = recipe(*options).stdout
+    found = json.loads((tmp_path / "out" / "length.json").read_text())
+    assert [line[0] for line in found["rows"]] == ["cape-mixed", "sinpos", "split, translate, join"]
+    for row in ("sinpos", "cape-mixed"):
+        one = json.loads((tmp_path / "out" / row / "1" / "length.json").read_text())
+        assert one["updates"] == 2
+        assert 2 < one["stack_loss"] < 12
+        assert one["texts"] >= 2
+    assert "split, translate, join" in printed
+    log = (tmp_path / "out" / "cape-mixed" / "1" / "logs" / "training.log").read_text()
+    assert "of 60 pairs are in" in log
+    again = recipe(*options).stdout
+    assert "measure: done before" in again
+    assert " s\n" not in again.split("row sinpos")[1].split("row cape-mixed")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rows", "cape7"), "there is no row cape7; choose from sinpos abspos"),
+        (("--seeds", "0"), "--seeds has 0, but seeds must be whole numbers above 0"),
+        (("--seeds", ""), "--seeds is empty; give at least one number"),
+        (("--max-update", "many"), "--max-update is many, but it must be a whole number above 0"),
+        (("--data", "/nowhere"), "there is no folder /nowhere"),
+        (("--nonsense",), "unknown option --nonsense"),
+    ],
+)
+def test_bad_options_are_one_sentence(tmp_path, options, message):
+    result = recipe("--out", tmp_path / "out", *options, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"length: {message}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_encoding_has_a_row():
+    from tests.support import ENCODINGS
+
+    assert set(ENCODINGS) <= set(recipe("--rows", "list").stdout.split())
