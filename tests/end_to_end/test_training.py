@@ -17,8 +17,11 @@ from tests.support import (
     train_losses,
 )
 
+# One that acts at the input, one in each block, one with biases, one with dynamics.
+KINDS = ("cape", "relpos", "fire", "floater")
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+
+@pytest.mark.parametrize("encoding", KINDS)
 def test_checkpointed_activations_and_update_freq(encoding, data_bin, tmp_path):
     output = train(
         data_bin,
@@ -56,7 +59,7 @@ checkpoint: {{save_dir: "{folder}/save", no_epoch_checkpoints: true}}
 """
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", KINDS)
 def test_hydra(encoding, data_bin, tmp_path):
     """fairseq-hydra-train, whose model options come without those of the command line."""
     config = HYDRA.format(root=ROOT, encoding=encoding, data=data_bin, folder=tmp_path)
