@@ -14,10 +14,17 @@ from tests.support import fairseq
 LONGEST = (
     "test_papers.py",
     "test_stacked.py",
+    "test_floater.py",
+    "test_recipes.py",
+    "test_length.py",
     "test_long_runs.py",
     "test_admin.py",
-    "test_floater.py",
+    "test_positional_transformer.py",
+    "test_matrix.py",
+    "test_warm_start.py",
     "test_training.py",
+    "test_translate.py",
+    "test_mixed_lengths.py",
 )
 
 
