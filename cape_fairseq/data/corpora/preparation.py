@@ -17,6 +17,7 @@ from subword_nmt.learn_joint_bpe_and_vocab import create_parser, learn_joint_bpe
 from tqdm import tqdm
 
 from cape_fairseq.data.corpora.archives import extract, fetch
+from cape_fairseq.data.corpora.cleaning import is_clean, same_length
 from cape_fairseq.data.corpora.formats import READERS
 from cape_fairseq.data.corpora.table import Corpus, Part
 from cape_fairseq.data.corpora.tokens import (
@@ -278,26 +279,3 @@ class Preparation:
         # End marks count in fairseq.
         source, target = (tokens[language] + pairs for language in self.languages)
         return {"alpha": round(target / source, 4), "folder": "data-bin"}
-
-
-def same_length(
-    files: list[Path], source: list[str], target: list[str]
-) -> Iterable[tuple[str, str]]:
-    if len(source) != len(target):
-        raise UserError(
-            f"{files[0]} has {len(source)} sentences and {files[1]} has {len(target)}; they must "
-            "be parallel"
-        )
-    return zip(source, target, strict=True)
-
-
-def is_clean(pair: tuple[str, str], longest: int, ratio: float) -> bool:
-    """Moses' clean-corpus-n: both sides have 1 to ``longest`` tokens, and not more than ``ratio``
-    times the other's."""
-    source, target = (len(line.split()) for line in pair)
-    return (
-        1 <= source <= longest
-        and 1 <= target <= longest
-        and source <= ratio * target
-        and target <= ratio * source
-    )

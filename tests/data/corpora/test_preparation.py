@@ -12,8 +12,9 @@ import pytest
 from fairseq.data import indexed_dataset
 
 from cape_fairseq.data.corpora.archives import check_sum, download, extract, fetch
+from cape_fairseq.data.corpora.cleaning import is_clean
 from cape_fairseq.data.corpora.formats import read_segments, read_tagged
-from cape_fairseq.data.corpora.preparation import Preparation, is_clean
+from cape_fairseq.data.corpora.preparation import Preparation
 from cape_fairseq.data.corpora.stand_in import build_archives, lines, pack, sgml, text
 from cape_fairseq.data.corpora.table import CORPORA
 from cape_fairseq.errors import UserError
