@@ -19,7 +19,6 @@ from cape_fairseq.cli.tool import (
 from cape_fairseq.errors import UserError
 
 ALL = ".json, .tsv and .png"
-LENGTHS = "0 10 20 30 40 50 75 100 150 200 300 inf"
 
 
 def add_language(parser: ArgumentParser) -> None:
@@ -127,11 +126,8 @@ def swap_test(args: Namespace) -> Found:
 def add_wins(parser: ArgumentParser) -> None:
     parser.add_argument("models", nargs=2, metavar="NAME=FILE", help="A, then B")
     parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt of the target language")
-    defaults = {"positions": LENGTHS, "lengths": LENGTHS, "frequencies": "0 10 100 1000 10000 inf"}
-    for option, default in defaults.items():
-        parser.add_argument(
-            f"--{option}", nargs="+", default=default.split(), help=f"edges of bins ({default})"
-        )
+    for option in ("positions", "lengths", "frequencies"):
+        parser.add_argument(f"--{option}", nargs="+", metavar="EDGE", help="edges of bins")
     add_output(parser, "token_wins", ".json and .png")
 
 

@@ -19,6 +19,7 @@ from scipy import stats
 
 from cape_fairseq.data.parallel import read_json
 from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.bleu_by_length import signature
 from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
 from cape_fairseq.evaluation.output_length import of_one
 from cape_fairseq.evaluation.position_loss import loss_matrix
@@ -65,7 +66,7 @@ def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
         "stack_loss": round(float(np.nanmean(losses)), 4),
         "far_loss": round(float(np.nanmean(far)), 4) if np.isfinite(far).any() else None,
         **{key: value for key, value in of_one(stacks, None).items() if key != "kept"},
-        "signature": str(BLEU(references=[["one"]]).get_signature()),
+        "signature": signature(),
     }
 
 
@@ -160,10 +161,10 @@ def rows(result: dict[str, Any]) -> Rows:
         values = ["-" if p is None or name in others else f"{p:.3f}" for p in compared]
         lines.append([name, str(len(runs)), f"{updates:,}", *cells, *values])
     head += [f"p, BLEU and {BASELINE}", f"p, stacks and {SPLIT}"][: len(others)]
-    signature = next(iter(next(iter(found.values())).values()))["signature"]
+    used = next(iter(next(iter(found.values())).values()))["signature"]
     notes = [
         "± is half of the 95 % interval over seeds, p that of Welch's test over seeds.",
-        f"sacreBLEU signature: {signature}",
+        f"sacreBLEU signature: {used}",
     ]
     return Rows(head, lines, notes)
 

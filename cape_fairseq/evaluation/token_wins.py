@@ -76,7 +76,7 @@ def measure(
         UserError: a file is no such output, or they scored different references.
         UsageError: edges are no edges.
     """
-    limits = {name: parse_edges((edges or {}).get(name, EDGES[name].split())) for name in EDGES}
+    limits = {name: parse_edges((edges or {}).get(name) or EDGES[name].split()) for name in EDGES}
     runs = {name: read_scored(path) for name, path in files.items()}
     same_references(runs)
     tokens = reference_tokens(next(iter(runs.values())), next(iter(runs)))
