@@ -16,6 +16,7 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["cape_fairseq", "cape_fairseq.*"]),
+    package_data={"cape_fairseq.experiments": ["workflow.smk"]},
     install_requires=[
         "fairseq-fixed>=0.12.3.1,<0.13; python_version >= '3.11'",
         "fairseq==0.12.2; python_version < '3.11'",
@@ -30,6 +31,10 @@ setup(
     ],
     entry_points={"console_scripts": ["cape-fairseq = cape_fairseq.cli:main"]},
     extras_require={
+        "experiments": [
+            "snakemake>=9; python_version >= '3.11'",
+            "snakemake-executor-plugin-slurm>=2; python_version >= '3.11'",
+        ],
         "tensorboard": ["tensorboardX>=2.6"],
         "test": [
             "hypothesis>=6",

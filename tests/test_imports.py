@@ -26,6 +26,7 @@ FLOORS = [
     "tasks",
     "evaluation",
     "benchmark",
+    "experiments",
     "cli",
     "__main__",
 ]
@@ -87,6 +88,7 @@ IMPORTED = "import sys; import {}; print(*sys.modules)"
     ("module", "absent"),
     [
         ("cape_fairseq", {"torch", "numpy", "fairseq"}),
+        ("cape_fairseq.experiments.papers", {"torch", "fairseq", "snakemake"}),
         ("cape_fairseq.cli", {"torch", "numpy", "fairseq", "matplotlib"}),
         ("cape_fairseq.positions.cape", {"fairseq", "sacrebleu"}),
         ("cape_fairseq.checkpoints.averaging", {"fairseq", "matplotlib"}),

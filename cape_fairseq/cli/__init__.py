@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cape_fairseq import __version__
-from cape_fairseq.cli import checkpoints, encodings, evaluation, runs, speed, text
+from cape_fairseq.cli import (
+    checkpoints,
+    encodings,
+    evaluation,
+    experiments,
+    recipes,
+    runs,
+    speed,
+    text,
+)
 from cape_fairseq.cli.tool import Tool, show
 from cape_fairseq.errors import UsageError, UserError
 
@@ -22,8 +31,10 @@ GROUPS: dict[str, Sequence[Tool]] = {
     "checkpoints": checkpoints.TOOLS,
     "how models behave on text longer than they were trained on": evaluation.TOOLS,
     "trainings and their scores": runs.TOOLS,
+    "experiments, from text to tables": (*recipes.TOOLS, *experiments.TOOLS),
     "speed": speed.TOOLS,
 }
+PASS_ON = {tool.name for tools in GROUPS.values() for tool in tools if tool.passes_on}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,6 +61,8 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         tool.add(own)
+        if tool.passes_on:
+            own.usage = f"{own.format_usage().removeprefix('usage: ').rstrip()} [-- OPTIONS]"
         own.add_argument("--json", type=Path, metavar="FILE", help="write what is found as JSON")
         own.set_defaults(run=tool.run)
     return parser
@@ -61,7 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: by argparse, with status 2 for wrong use and 0 after help.
     """
-    args = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    passed_on: list[str] = []
+    if words and words[0] in PASS_ON and "--" in words:
+        passed_on = words[words.index("--") + 1 :]
+        words = words[: words.index("--")]
+    args = build_parser().parse_args(words)
+    args.passed_on = passed_on
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # fairseq logs at every import, and makes others do so
     try:

@@ -55,6 +55,9 @@ def add(parser: ArgumentParser) -> None:
         default=["80", "100", "120", "140", "inf"],
         help="of the test bins; shorter than the first is for training (80 100 120 140 inf)",
     )
+    sample = command("sample")
+    sample.add_argument("--pairs", type=positive, default=10_000, help="how many (10000)")
+    sample.add_argument("--max-length", type=positive, default=1000, help="of a side (1000)")
     command("swap", lengths=False).add_argument("--separator", default="<sep>", help="(<sep>)")
 
 
@@ -72,7 +75,9 @@ def run(args: Namespace) -> Found:
         outputs, named = short_to_long(args, read, segment)
     else:
         outputs = {f"{args.out_source} {args.out_target}": (args.out_source, args.out_target)}
-        made = {"filter": keep_short, "swap": swap}.get(args.way, stack)(args, read, segment)
+        made = {"filter": keep_short, "swap": swap, "sample": sample}.get(args.way, stack)(
+            args, read, segment
+        )
         named = ((next(iter(outputs)), pair) for pair in made)
     counts = derived.write_pairs(outputs, named)
     return Found([Rows(["written", "pairs"], [[name, f"{n:,}"] for name, n in counts.items()])])
@@ -82,6 +87,12 @@ def keep_short(args: Namespace, read, segment):
     from cape_fairseq.data.derived import keep_short
 
     return keep_short(read, segment, args.max_length)
+
+
+def sample(args: Namespace, read, segment):
+    from cape_fairseq.data.derived import keep_short, spread
+
+    return spread(list(keep_short(read, segment, args.max_length)), args.pairs)
 
 
 def swap(args: Namespace, read, segment):
@@ -130,6 +141,7 @@ filter         leave out pairs with a side of more than N tokens (SHAPE, Extrapo
 concat         join n neighbours with a separator, never across documents (SHAPE, Interpolate)
 short-to-long  short pairs to train on, long ones in bins to test on (FLOATER, section 4.3)
 stack          join pairs until the target has N tokens, commas at junctions (CAPE, Figure 8)
+sample         take n pairs at equal distances, of those that are short enough (SHAPE, Table 1)
 swap           move the first of the joined sentences to the end (SHAPE, Table 1)
 
 SRC and TGT name a parallel text, plain or .gz. Lengths are in words (between spaces), or with

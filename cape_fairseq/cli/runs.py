@@ -25,6 +25,7 @@ def add_score(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--tokenized", action="store_true", help="also BLEU of the tokenized text, as multi-bleu"
     )
+    parser.add_argument("--separator", help="also BLEU without this token between sentences")
 
 
 def score(args: Namespace) -> Found:
@@ -32,7 +33,9 @@ def score(args: Namespace) -> Found:
 
     split = [test.partition("=") for test in args.test]
     tests = {name: Path(path) if path else None for name, _, path in split}
-    found = runs.measure(args.run_folder, tests, args.language, args.checkpoint, args.tokenized)
+    found = runs.measure(
+        args.run_folder, tests, args.language, args.checkpoint, args.tokenized, args.separator
+    )
     rows = runs.rows([found])
     note = f"details: {args.run_folder / 'results.json'}"
     return Found([rows._replace(notes=[*rows.notes, note])], found)
@@ -40,30 +43,16 @@ def score(args: Namespace) -> Found:
 
 def add_compare(parser: ArgumentParser) -> None:
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS.JSON")
+    parser.add_argument("--baseline", metavar="RUN", help="say what the others gain over it")
 
 
 def compare(args: Namespace) -> Found:
     from cape_fairseq.evaluation import runs
 
-    return Found([runs.rows(runs.read_results(args.results))])
-
-
-def add_collect(parser: ArgumentParser) -> None:
-    from cape_fairseq.evaluation.published import TABLES
-
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--table", choices=TABLES, required=True)
-
-
-def collect(args: Namespace) -> Found:
-    from cape_fairseq.evaluation import collected
-    from cape_fairseq.evaluation.published import TABLES
-
-    wanted = TABLES[args.table]
-    tables = [collected.rows(args.out, wanted)]
-    if wanted.swapped:
-        tables.append(collected.swap_rows(args.out, wanted))
-    return Found(tables)
+    found = runs.read_results(args.results)
+    rows = runs.rows(found)
+    gains = runs.gains(found, args.baseline) if args.baseline else []
+    return Found([rows._replace(notes=[*rows.notes, *gains])])
 
 
 def add_length_run(parser: ArgumentParser) -> None:
@@ -110,23 +99,12 @@ SCORE = """\
 RUN holds logs/training.log, checkpoints/checkpoint_best.pt (or another, see --checkpoint) and, for
 each test set, fairseq-generate's output SUBSET.out. What the run was and what it reached goes to
 RUN/results.json, the translations to RUN/SUBSET.txt."""
-COLLECT = """\
-Ours is the mean over seeds (and test sets, where the paper has one number for them) with the
-standard deviation over seeds; "-" is not measured, or not published. The scores' signature and
-every test set are in the results.json files."""
 CURVES = """\
 Thin lines are training, thick ones validation. A log that several starts appended to is one run."""
 
 TOOLS = (
     Tool("score", "score the translations of a run of a recipe", add_score, score, SCORE),
     Tool("compare", "the results.json files of several runs as one table", add_compare, compare),
-    Tool(
-        "collect",
-        "a paper's table with our numbers beside the published ones",
-        add_collect,
-        collect,
-        COLLECT,
-    ),
     Tool(
         "length-run",
         "what a run of recipes/length.sh reached: RUN/length.json",

@@ -91,6 +91,7 @@ def add_corpus(parser: ArgumentParser) -> None:
 def prepare_corpus(args: Namespace) -> Found:
     from cape_fairseq.data.corpora.preparation import Preparation
     from cape_fairseq.data.corpora.table import CORPORA
+    from cape_fairseq.data.parallel import read_lines
     from cape_fairseq.evaluation.rows import Rows
 
     out = args.out.absolute()
@@ -104,8 +105,14 @@ def prepare_corpus(args: Namespace) -> Found:
         [name, f"{sum(pairs.values()) if isinstance(pairs, dict) else pairs:,}"]
         for name, pairs in counts.items()
     ]
-    note = f"binarized data are in {out / 'data-bin'}; alpha is {steps['binarize']['alpha']}"
-    return Found([Rows(["step", "pairs"], lines, [note])], {"manifest": preparation.manifest})
+    alpha, published = steps["binarize"]["alpha"], corpus.published
+    beside = f" (published: {published['alpha']})" if "alpha" in published else ""
+    notes = [f"binarized data are in {out / 'data-bin'}; alpha is {alpha}{beside}"]
+    if "pairs" in published:
+        notes.append(f"published: {published['pairs']:,} training pairs")
+    words = sum(1 for _ in read_lines(out / "data-bin" / f"dict.{corpus.source}.txt"))
+    notes.append(f"{words:,} words in the dictionary, after {corpus.merges:,} merges at most")
+    return Found([Rows(["step", "pairs"], lines, notes)], {"manifest": preparation.manifest})
 
 
 def add_stand_ins(parser: ArgumentParser) -> None:

@@ -29,6 +29,7 @@ class Tool(NamedTuple):
     add: Callable[[ArgumentParser], None]
     run: Callable[[Namespace], Found]
     more: str = ""
+    passes_on: bool = False  # words after -- are fairseq-train's: args.passed_on
 
     @property
     def description(self) -> str:
@@ -45,7 +46,7 @@ def show(args: Namespace, found: Found) -> None:
     for rows in found.tables:
         print(("\n" if shown else "") + text(rows), flush=True)
         shown.append(rows)
-    if args.json:
+    if args.json and shown:
         first, *others = shown
         tables = [rows._asdict() for rows in others]
         write_json(args.json, args.tool, first, found.data | ({"tables": tables} if tables else {}))

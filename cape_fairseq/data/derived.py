@@ -78,6 +78,12 @@ def write_pairs(
     return counts
 
 
+def spread(pairs: Sequence[Pair], count: int) -> list[Pair]:
+    """``count`` pairs at equal distances, or all if there are not so many."""
+    count = min(count, len(pairs))
+    return [pairs[number * len(pairs) // count] for number in range(count)]
+
+
 def keep_short(pairs: Iterable[Pair], segment: Segment, longest: int) -> Iterator[Pair]:
     """Pairs of which no side has more than ``longest`` tokens (SHAPE, Extrapolate)."""
     return (pair for pair in pairs if all(len(segment(side)) <= longest for side in pair))

@@ -12,6 +12,7 @@ from typing import Any
 from cape_fairseq.checkpoints.reading import options_of, read, updates_of
 from cape_fairseq.data.parallel import read_json, read_lines, write_lines
 from cape_fairseq.encodings.common import OPTIONS
+from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.scoring import score
 from cape_fairseq.evaluation.training_log import parse
@@ -76,6 +77,15 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
     }
 
 
+def describe_machine(path: Path) -> dict[str, Any]:
+    """Where a training ran and for how long over all its starts, as far as it is known."""
+    if not path.exists():
+        return {}
+    found = read_json(path, "starts")
+    first = {key: found[key] for key in ("device", "processes", "wall_seconds") if key in found}
+    return {**first, "commits": sorted({start.get("commit", "") for start in found["starts"]})}
+
+
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     found = {"python": platform.python_version()}
@@ -93,6 +103,7 @@ def measure(
     language: str | None = None,
     checkpoint: str = "best",
     tokenized: bool = False,
+    separator: str | None = None,
 ) -> dict[str, Any]:
     """Score the translations of a run of a recipe; RUN/SUBSET.txt and RUN/results.json.
 
@@ -102,6 +113,7 @@ def measure(
         language: detokenize by this language's rules.
         checkpoint: which one translated, ``best`` or ``average``.
         tokenized: also score the tokenized text.
+        separator: also score without this token, which stands between sentences.
 
     Raises:
         UserError: something of this is not there.
@@ -112,13 +124,16 @@ def measure(
         "run": run.name,
         **describe_checkpoints(*paths),
         **describe_training(run / "logs" / "training.log"),
+        **describe_machine(run / "checkpoints" / "trained.json"),
         "settings": [line for path in settings for line in read_lines(path)],
         "tests": {},
         "versions": versions(),
     }
     for subset, reference in tests.items():
         generated = run / f"{subset}.out"
-        translations, results["tests"][subset] = score(generated, reference, language, tokenized)
+        translations, results["tests"][subset] = score(
+            generated, reference, language, tokenized, separator
+        )
         write_lines(run / f"{subset}.txt", translations)
     write_lines(run / "results.json", [json.dumps(results, indent=2, ensure_ascii=False)])
     return results
@@ -155,3 +170,24 @@ def rows(runs: Iterable[dict[str, Any]]) -> Rows:
     signatures = dict.fromkeys(test["signature"] for run in runs for test in run["tests"].values())
     notes = [f"sacreBLEU signature: {signature}" for signature in signatures]
     return Rows([*head, *(f"BLEU {test}" for test in tests)], lines, notes)
+
+
+def gains(runs: Iterable[dict[str, Any]], baseline: str) -> list[str]:
+    """A sentence a run: its BLEU beside the baseline's, test set by test set.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    by_name = {run["run"]: run["tests"] for run in runs}
+    if baseline not in by_name:
+        raise UserError(f"there is no run {baseline}; choose from {' '.join(by_name)}")
+    own = by_name.pop(baseline)
+    found = []
+    for name, tests in by_name.items():
+        parts = [
+            f"{score['bleu']:.2f} on {test} ({score['bleu'] - own[test]['bleu']:+.2f})"
+            for test, score in tests.items()
+            if test in own
+        ]
+        found.append(f"BLEU of {name}, and what it gains over {baseline}: {', '.join(parts)}")
+    return found

@@ -17,7 +17,11 @@ from cape_fairseq.evaluation.generated import Sentence, read_generated
 
 
 def score(
-    generated: Path, reference: Path | None, language: str | None, tokenized: bool = False
+    generated: Path,
+    reference: Path | None,
+    language: str | None,
+    tokenized: bool = False,
+    separator: str | None = None,
 ) -> tuple[list[str], dict[str, Any]]:
     """Score an output file of fairseq-generate.
 
@@ -27,6 +31,7 @@ def score(
             output, detokenized.
         language: detokenize by this language's rules; None leaves the text as it is.
         tokenized: also score the tokenized text, as multi-bleu does.
+        separator: also score without this token.
 
     Returns:
         the translations, and a dictionary: ``bleu``, ``signature``, ``sentences``, and with
@@ -44,15 +49,24 @@ def score(
     }
     if tokenized:
         result |= tokenized_scores(*texts(sentences, None, str(generated)))
+    if separator:
+        sides = [[drop(line, separator) for line in side] for side in (translations, references)]
+        bare = BLEU().corpus_score(sides[0], [sides[1]]).score
+        result["bleu_without_separator"] = round(bare, 2)
     return translations, result
+
+
+def drop(line: str, token: str) -> str:
+    """A line without a token."""
+    return " ".join(line.replace(token, " ").split())
 
 
 def tokenized_scores(translations: list[str], references: list[str]) -> dict[str, float]:
     """BLEU of tokenized text, as Moses' multi-bleu counts it: plain, and with compounds split at
     hyphens.
 
-    The second is what WMT14 en-de is usually reported with: every word with a hyphen inside counts
-    as three, in translation and reference alike.
+    The second is what WMT14 en-de is usually reported with: a hyphen between characters stands
+    alone, in translation and reference alike.
     """
 
     def bleu(split: bool) -> float:
@@ -68,9 +82,9 @@ def tokenized_scores(translations: list[str], references: list[str]) -> dict[str
 
 
 def split_compounds(line: str) -> str:
-    """``well-known``, which Moses' ``-a`` made ``well @-@ known`` perhaps -> ``well ##AT##-##AT##
-    known``."""
-    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line.replace(" @-@ ", "-"))
+    """``well-known`` -> ``well ##AT##-##AT## known``, and what Moses' ``-a`` made ``well @-@
+    known`` -> ``well @ ##AT##-##AT## @ known``, as the usual script does."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 
 def check_references(

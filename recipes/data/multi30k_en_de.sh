@@ -1,6 +1,4 @@
 #!/usr/bin/env bash
-# Fetch and prepare the corpus multi30k_en_de: bash recipes/data/multi30k_en_de.sh --out DIR [--archives DIR] [--workers N] [--limit N]
+# Fetch and prepare the corpus multi30k_en_de: bash recipes/data/multi30k_en_de.sh --out DIR [--archives DIR] [--limit N]
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-case " $* " in *" -h "*|*" --help "*) usage; exit ;; esac
-install_if_needed
-exec cape-fairseq prepare-corpus multi30k_en_de "$@"
+recipe prepare-corpus multi30k_en_de "$@"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# CAPE, Table 2: WMT14 en-de, 6 + 6 layers (Likhomanenko et al. 2021, on the recipe of ADMIN).
-source "$(dirname "${BASH_SOURCE[0]}")/cape_en_de.sh"
-experiment "$@"
+# CAPE, Table 2, en-de, 6 + 6 layers.
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+recipe papers cape_en_de_6l "$@"

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# FLOATER, Table 2: WMT14 en-de, base (Liu et al. 2020).
-source "$(dirname "${BASH_SOURCE[0]}")/floater.sh"
-table2_rows
-experiment "$@"
+# FLOATER, Table 2, en-de, base.
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+recipe papers floater_table2 "$@"

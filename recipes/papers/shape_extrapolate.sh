@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# SHAPE, Table 2, Extrapolate: WMT16 en-de (Kiyono et al. 2021).
-source "$(dirname "${BASH_SOURCE[0]}")/shape.sh"
-derive=filter
-experiment "$@"
+# SHAPE, Tables 2 and 5, Extrapolate.
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+recipe papers shape_extrapolate "$@"

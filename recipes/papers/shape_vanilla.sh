@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# SHAPE, Table 2, Vanilla: WMT16 en-de (Kiyono et al. 2021).
-source "$(dirname "${BASH_SOURCE[0]}")/shape.sh"
-derive=none
-experiment "$@"
+# SHAPE, Tables 2 and 5, Vanilla.
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+recipe papers shape_vanilla "$@"

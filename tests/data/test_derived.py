@@ -247,3 +247,15 @@ def test_presets_of_bins_start_with_training(texts):
     printed = call("short-to-long", "text.en", "text.de.gz", "out", "--edges", "floater")
     assert "train             7" in printed
     assert len(lines(texts / "out" / "train.en")) == 7
+
+
+def test_sample_is_spread_over_pairs_that_are_short_enough(tmp_path):
+    lines = [f"{'w ' * (9 if number % 4 == 0 else 2)}{number}" for number in range(40)]
+    for lang in ("en", "de"):
+        (tmp_path / f"train.{lang}").write_text("\n".join(lines) + "\n")
+    files = [tmp_path / f"{name}.{lang}" for name in ("train", "some") for lang in ("en", "de")]
+    cape("derive", "sample", *files, "--pairs", 6, "--max-length", 5)
+    found = [line.split()[-1] for line in (tmp_path / "some.de").read_text().splitlines()]
+    assert found == ["1", "7", "14", "21", "27", "34"]
+    cape("derive", "sample", *files, "--pairs", 100)
+    assert (tmp_path / "some.en").read_text().splitlines() == lines

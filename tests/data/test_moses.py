@@ -46,3 +46,21 @@ def test_known_results(language, text, tokens):
 )
 def test_detokenize_undoes_tokenize(language, text):
     assert list(detokenize(tokenize([text], language), language)) == [text]
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens"),
+    [
+        ({}, "&quot; It &apos;s &quot; a well @-@ known word"),
+        ({"test": True}, "“ It &apos;s ” a well @-@ known word"),  # the apostrophe alone
+        ({"normalize": False, "test": True}, "“ It ’ s ” a well @-@ known word"),
+        ({"normalize": False, "aggressive": False}, "“ It ’ s ” a well-known word"),
+    ],
+)
+def test_punctuation_of_references_stays(options, tokens):
+    """Scores of tokenized text compare with others' only if references are left as they are."""
+    assert list(tokenize(["“It’s” a well-known word"], "en", **options)) == [tokens]
+
+
+def test_what_is_not_printed_leaves_a_space_in_training_text():
+    assert list(tokenize(["one\u200btwo\x07three"], "en")) == ["one two three"]

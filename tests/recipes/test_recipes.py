@@ -1,19 +1,23 @@
-"""The recipes: bad input is one sentence and nothing written; steps are skipped, resumed and
-named."""
+"""Recipes from text to a score: bad input is one sentence and nothing written, and whatever hinders
+a recipe, it comes to the same results. The installer."""
 
 import gzip
 import json
+import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
+import torch
 
 from cape_fairseq.data.toy_grammar import sentence
-from tests.support import ROOT, run
+from tests.support import ROOT, cape, run
 
 
 def write_corpus(folder, **sizes):
@@ -26,25 +30,15 @@ def write_corpus(folder, **sizes):
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
 
 
+def command_line(folder) -> list:
+    return [
+        *("bash", ROOT / "recipes" / "train.sh", "--data", folder / "data", "--src", "en"),
+        *("--tgt", "de", "--out", folder / "out", "--arch", "cape_transformer_tiny"),
+    ]
+
+
 def recipe(folder, *options, check=True) -> subprocess.CompletedProcess:
-    return run(
-        [
-            "bash",
-            ROOT / "recipes" / "train.sh",
-            "--data",
-            folder / "data",
-            "--src",
-            "en",
-            "--tgt",
-            "de",
-            "--out",
-            folder / "out",
-            "--arch",
-            "cape_transformer_tiny",
-            *options,
-        ],
-        check=check,
-    )
+    return run([*command_line(folder), *options], check=check)
 
 
 def damage(folder, kind):
@@ -82,144 +76,174 @@ def test_bad_text_is_one_sentence_and_nothing_written(tmp_path, kind, message):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "status", "message"),
     [
-        (["--bpe", "many"], "--bpe is many, but it must be a whole number above 0"),
-        (["--max-update", "-5"], "--max-update is -5, but it must be a whole number above 0"),
-        (["--max-update", "0"], "--max-update is 0, but it must be a whole number above 0"),
-        (["--select", "luck"], "--select is luck, but it must be loss or bleu"),
-        (["--frobnicate"], "unknown option --frobnicate"),
-        (["--seed"], "--seed needs a value"),
-        (["--data", "/nowhere"], "there is no folder /nowhere"),
-        (["--arch", ""], "--arch is missing"),
+        (["--bpe", "many"], 2, "argument --bpe: many is not a whole number above 0"),
+        (["--max-update", "-5"], 2, "argument --max-update: -5 is not a whole number above 0"),
+        (["--max-update", "0"], 2, "argument --max-update: 0 is not a whole number above 0"),
+        (["--select", "luck"], 2, "argument --select: invalid choice: 'luck'"),
+        (["--frobnicate"], 2, "unrecognized arguments: --frobnicate"),
+        (["--seed"], 2, "argument --seed: expected one argument"),
+        (["--data", "/nowhere"], 1, "there is no folder /nowhere; give --data a folder with"),
     ],
 )
-def test_bad_options_are_one_sentence(tmp_path, options, message):
-    result = recipe(tmp_path, *options, check=False)
-    assert result.returncode == 1
-    assert result.stderr.startswith(f"train: {message}")
+def test_bad_options_are_one_sentence(tmp_path, options, status, message):
+    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    words = [str(word) for word in command_line(tmp_path)[2:]]
+    result = cape("train", *words, *options, check=False)
+    assert result.returncode == status
+    assert message in result.stderr.splitlines()[-1]
     assert not (tmp_path / "out").exists()
 
 
-def test_text_to_results_and_on_from_there(tmp_path):
-    """All of train.sh, with a model of no use; then again, further, and with other settings."""
-    write_corpus(tmp_path / "data", train=60, val=5, test_2016_flickr=4)
-    plain = tmp_path / "data" / "train.en"
+SMALL = ("--bpe", "60", "--seed", "3")
+TINY = (
+    *("--", "--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "32"),
+    *("--max-tokens", "300", "--save-interval-updates", "10", "--no-epoch-checkpoints"),
+    *("--validate-interval", "100", "--num-workers", "0"),
+)
+UPDATES = 60
+
+
+def outcome(folder):
+    """What a run came to: parameters, and its results but for times."""
+    run_folder = folder / "out" / "cape_transformer_tiny"
+    path = run_folder / "checkpoints" / "checkpoint_last.pt"
+    results = json.loads((run_folder / "results.json").read_text())
+    kept = ("updates", "best_value", "best_update", "seed", "options", "tests")
+    return torch.load(path, weights_only=True)["model"], {key: results[key] for key in kept}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The folder of a run from text to its score, and what it printed."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    write_corpus(folder / "data", train=60, val=5, test_2016_flickr=4)
+    plain = folder / "data" / "train.en"
     plain.with_name("train.en.gz").write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
-    small = ("--bpe", "60", "--select", "bleu")
-    tiny = (
-        "--",
-        "--encoder-layers",
-        "1",
-        "--decoder-layers",
-        "1",
-        "--encoder-embed-dim",
-        "32",
-        "--max-tokens",
-        "300",
-    )
-    first = recipe(tmp_path, *small, "--max-update", "3", *tiny)
-    results = json.loads((tmp_path / "out" / "cape_transformer_tiny" / "results.json").read_text())
-    assert results["updates"] == 3
-    assert results["selected_by"] == "bleu"
+    result = recipe(folder, *SMALL, "--max-update", UPDATES, *TINY)
+    return folder, result
+
+
+def test_text_to_results(undisturbed):
+    folder, printed = undisturbed
+    run_folder = folder / "out" / "cape_transformer_tiny"
+    results = json.loads((run_folder / "results.json").read_text())
+    assert results["updates"] == UPDATES
     assert results["options"]["source_scale"] != 1.0
     assert results["tests"]["test_2016_flickr"]["sentences"] == 4
     assert results["tests"]["test_2016_flickr"]["signature"].startswith("nrefs:1")
     assert results["training"]["dataset.max_tokens"] == 300
-    assert "bpe=60" in results["settings"][0]
-    assert "BLEU test_2016_flickr" in first.stdout
-    folder = tmp_path / "out" / "cape_transformer_tiny"
-    assert len((folder / "test_2016_flickr.txt").read_text().splitlines()) == 4
-
-    again = recipe(tmp_path, *small, "--max-update", "3", *tiny)
-    assert "train: done before" in again.stdout
-    assert "translate: done before" in again.stdout
-
-    further = recipe(tmp_path, *small, "--max-update", "5", *tiny)
-    assert "train: done before" not in further.stdout
-    assert "translate: done before" not in further.stdout or results["best_update"] == 3
-    results = json.loads((tmp_path / "out" / "cape_transformer_tiny" / "results.json").read_text())
-    assert results["updates"] == 5
-    log = (tmp_path / "out" / "cape_transformer_tiny" / "logs" / "training.log").read_text()
-    assert "Loaded checkpoint" in log
-
-    other = recipe(tmp_path, "--bpe", "80", check=False)
+    assert results["processes"] == 1
+    assert results["wall_seconds"] > 0
+    assert results["device"]
+    assert results["training"]["task.data"] == "data-bin"  # a folder that can be moved
+    assert len((run_folder / "test_2016_flickr.txt").read_text().splitlines()) == 4
+    assert "BLEU test_2016_flickr" in printed.stdout
+    assert "[7/9] cape_transformer_tiny/test_2016_flickr: done in" in printed.stderr
+    other = recipe(folder, "--bpe", "80", "--max-update", "9", check=False)
     assert other.returncode == 1
     assert "was made with other settings" in other.stderr
 
 
-def step(folder, command: str) -> subprocess.CompletedProcess:
-    script = f"source {ROOT}/recipes/common.sh; step work {folder}/logs {command}; echo after"
-    return run(["bash", "-c", script], check=False)
+def start(folder, *, limit: int = 0) -> subprocess.Popen:
+    """The recipe of :func:`undisturbed` in the background; no file may be larger than ``limit``."""
 
+    def full_disk():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-def test_a_failing_step_is_named_with_its_log_and_tried_again(tmp_path):
-    flag = tmp_path / "flag"
-    result = step(tmp_path, f"bash -c 'echo the reason; test -e {flag}'")
-    assert result.returncode == 1
-    assert "after" not in result.stdout
-    assert result.stderr.splitlines() == [
-        "the reason",
-        f"bash: step 'work' failed (exit status 1); its log is {tmp_path}/logs/work.log",
-    ]
-    flag.touch()
-    assert "after" in step(tmp_path, f"bash -c 'echo the reason; test -e {flag}'").stdout
-    flag.unlink()
-    assert (
-        "work: done before" in step(tmp_path, f"bash -c 'echo the reason; test -e {flag}'").stdout
+    words = [*command_line(folder), *SMALL, "--max-update", UPDATES, *TINY]
+    return subprocess.Popen(
+        [str(word) for word in words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=full_disk if limit else None,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
 
 
-def is_running(process: int) -> bool:
-    """Whether a process is there and not merely waiting to be collected."""
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True
-    ).stdout.strip()
-    return bool(state) and not state.startswith("Z")
+def wait_for(path, words, process):
+    while not (path.exists() and words in path.read_text()):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.05)
 
 
-def test_the_job_ends_with_the_recipe(tmp_path):
-    """A training that outlives its recipe would write beside the next one."""
-    job = "bash -c 'echo $$; sleep 60 & wait'"
-    script = f"source {ROOT}/recipes/common.sh; step work {tmp_path}/logs {job}"
-    for number in (signal.SIGINT, signal.SIGTERM):
-        recipe = subprocess.Popen(
-            ["bash", "-c", script],
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            # Tests in the background may ignore SIGINT, and bash cannot trap what it was born to
-            # ignore.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        log = tmp_path / "logs" / "work.log"
-        while not (log.exists() and log.read_text()):
-            time.sleep(0.05)
-        job = int(log.read_text())
-        recipe.send_signal(number)
-        assert recipe.wait(timeout=20) == 128 + number
-        time.sleep(0.3)
-        assert not is_running(job)
-        log.unlink()
+def test_a_full_disk_signals_and_a_second_start_change_nothing(undisturbed, tmp_path):
+    """The same recipe, hindered in every way, comes to the same results bit for bit."""
+    shutil.copytree(undisturbed[0] / "data", tmp_path / "data")
+    run_folder = tmp_path / "out" / "cape_transformer_tiny"
+    log = run_folder / "logs" / "training.log"
+
+    hindered = start(tmp_path, limit=300_000)  # checkpoints are larger
+    assert hindered.wait() == 1
+    assert "cape_transformer_tiny/train failed" in hindered.stdout.read()
+    assert not list((run_folder / "checkpoints").glob("*.pt"))
+    log.unlink()
+
+    stopped = start(tmp_path)
+    wait_for(log, "Saved checkpoint", stopped)
+    stopped.terminate()
+    assert stopped.wait() == 143
+    told = stopped.stdout.read()
+    assert "stopped; the same command goes on from here" in told
+    assert not training_in(run_folder)
+
+    killed = start(tmp_path)
+    wait_for(log, "Loaded checkpoint", killed)
+    second = recipe(tmp_path, *SMALL, "--max-update", UPDATES, *TINY, check=False)
+    assert second.returncode == 1
+    assert "out is in use by process " in second.stderr
+    kill_recipe(killed)
+    assert not (run_folder / "checkpoints" / "trained.json").exists()
+
+    last = start(tmp_path)  # waits for the training that is still there
+    told = last.communicate()[0]
+    assert last.returncode == 0, told
+    assert_equal(outcome(tmp_path), outcome(undisturbed[0]))
 
 
-def test_lines_of_news_end_with_a_whole_character(tmp_path):
-    for shift in range(3):
-        (tmp_path / "log").write_text("S-1 " + "x" * shift + "ß–" * 60, encoding="utf-8")
-        news = run(
-            ["bash", "-c", f"source {ROOT}/recipes/common.sh; last_line {tmp_path}/log || true"]
-        ).stdout
-        assert 104 + shift <= len(news.encode()) <= 111
-        assert ("S-1 " + "x" * shift + "ß–" * 60).startswith(news.strip())
+def training_in(folder) -> list[psutil.Process]:
+    """Processes of fairseq-train that save to a folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        saves = any(word.endswith(f"{folder.name}/checkpoints") for word in words)
+        if "fairseq_cli.train" in words and saves and process.cwd() == str(folder.parent):
+            found.append(process)
+    return found
 
 
-def test_a_step_runs_again_when_its_input_changes(tmp_path):
-    data = tmp_path / "data"
-    script = f"source {ROOT}/recipes/common.sh; inputs={data} step work {tmp_path}/logs cat {data}"
-    for text, expected in (("one", "work ..."), ("one", "work: done before"), ("two", "work ...")):
-        data.write_text(text)
-        assert expected in run(["bash", "-c", script]).stdout
-        assert (tmp_path / "logs" / "work.log").read_text() == text
+def kill_recipe(process: subprocess.Popen) -> None:
+    """Kill the recipe and Snakemake at once; the training goes on."""
+    for other in psutil.Process(process.pid).children(recursive=True):
+        if "snakemake" in " ".join(other.cmdline()) and "run-job" not in other.cmdline():
+            other.kill()
+    process.kill()
+    process.wait()
+
+
+def assert_equal(one, other):
+    assert one[1] == other[1]
+    for key, value in one[0].items():
+        assert torch.equal(value, other[0][key]), key
+
+
+def test_what_changed_runs_again_and_nothing_else(undisturbed):
+    """After a model is removed and trained again its scores are new; this comes last."""
+    folder = undisturbed[0]
+    run_folder = folder / "out" / "cape_transformer_tiny"
+    again = recipe(folder, *SMALL, "--max-update", UPDATES, *TINY)
+    assert "done in" not in again.stderr
+    assert "BLEU test_2016_flickr" in again.stdout
+    shutil.rmtree(run_folder / "checkpoints")
+    anew = recipe(folder, *SMALL, "--max-update", 3, *TINY)
+    for job in ("train", "test_2016_flickr", "score"):
+        assert f"cape_transformer_tiny/{job}: done in" in anew.stderr
+    assert "binarize: done" not in anew.stderr
+    assert json.loads((run_folder / "results.json").read_text())["updates"] == 3
 
 
 def test_installer_refuses_a_python_that_is_not_there_or_too_old(tmp_path):

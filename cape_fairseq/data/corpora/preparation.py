@@ -61,8 +61,9 @@ class Preparation:
             self.manifest = found
 
     def step(self, name: str, run: Callable[[], dict[str, Any]]) -> None:
-        """Run a step unless the manifest has it."""
-        if name in self.manifest["steps"]:
+        """Run a step unless the manifest has it, and binarized data are still there."""
+        lost = name == "binarize" and not (self.out / "data-bin").exists()
+        if name in self.manifest["steps"] and not lost:
             print(f"{self.name}: {name}: done before")
             return
         print(f"{self.name}: {name} ...", flush=True)
@@ -141,12 +142,14 @@ class Preparation:
         return {"pairs": total, "parts": counts}
 
     def tokenize(self, split: str) -> dict[str, Any]:
-        """Moses' normalization and tokenization with hyphens split (``-a``), in parallel."""
+        """Moses' tokenization in parallel, as the corpus has it."""
         counts = {}
         for language, raw, output in zip(
             self.languages, self.files("raw", split), self.files("tokenized", split), strict=True
         ):
-            work = partial(tokenize_chunk, language=language, corpus=self.corpus)
+            work = partial(
+                tokenize_chunk, language=language, corpus=self.corpus, test=split != "train"
+            )
             with worker_map(self.workers) as mapped:
                 chunks = mapped(work, chunked(read_lines(raw)))
                 bar = tqdm(
@@ -242,10 +245,7 @@ class Preparation:
         splits = self.final_splits()
         tests = ",".join(str(self.out / "bpe" / name) for name in splits if name.startswith("test"))
         folder, temporary = self.out / "data-bin", self.out / "data-bin.tmp"
-        for path in (
-            folder,
-            temporary,
-        ):  # of a run that was stopped; fairseq takes only fresh folders
+        for path in (folder, temporary):  # of a run that was stopped; fairseq takes fresh folders
             shutil.rmtree(path, ignore_errors=True)
         command = [
             sys.executable,

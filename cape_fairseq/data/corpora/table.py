@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 
@@ -39,13 +40,17 @@ class Corpus:
     ratio: float = 9.0  # of the lengths of the sides, Moses' own limit
     unit: str = "subwords"  # words or subwords
     lowercase: bool = False
-    normalize: bool = True  # punctuation, and split at hyphens; without: Moses' tokenizer alone
+    normalize: bool = True  # punctuation of the training text; of test sets the apostrophe only
+    hyphens: bool = True  # are split at
     join_tests: bool = False  # all tests are one set, as IWSLT's
     note: str = field(default="", compare=False)
+    # What papers say of it: alpha, training pairs.
+    published: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 EUROPARL = "http://statmt.org/wmt13/training-parallel-europarl-v7.tgz"
 CRAWL = "http://statmt.org/wmt13/training-parallel-commoncrawl.tgz"
+NEWS_COMMENTARY_9 = "http://statmt.org/wmt14/training-parallel-nc-v9.tgz"
 NEWS_2014 = "http://statmt.org/wmt14/test-full.tgz"
 DEV_2017 = "http://data.statmt.org/wmt17/translation-task/dev.tgz"
 TEST_2016 = "http://data.statmt.org/wmt16/translation-task/test.tgz"
@@ -69,6 +74,9 @@ def multi30k(split: str) -> Part:
     return Part(f"{MULTI30K}{split}.{{lang}}.gz", f"{split}.{{lang}}.gz")
 
 
+NEWSTEST_2010_TO_2013 = tuple(
+    Part(DEV_2017, f"dev/newstest{year}.{{lang}}") for year in (2010, 2011, 2012, 2013)
+)
 CORPORA = {
     "wmt14_en_de": Corpus(
         "en",
@@ -87,6 +95,7 @@ CORPORA = {
         longest=80,
         unit="words",
         note="CAPE, Table 2 (the recipe of ADMIN)",
+        published={"alpha": 1.0337},
     ),
     "wmt14_en_fr": Corpus(
         "en",
@@ -95,10 +104,7 @@ CORPORA = {
             Part(EUROPARL, "training/europarl-v7.fr-en.{lang}"),
             Part(CRAWL, "commoncrawl.fr-en.{lang}"),
             Part("http://statmt.org/wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en.{lang}"),
-            Part(
-                "http://statmt.org/wmt14/training-parallel-nc-v9.tgz",
-                "training/news-commentary-v9.fr-en.{lang}",
-            ),
+            Part(NEWS_COMMENTARY_9, "training/news-commentary-v9.fr-en.{lang}"),
             Part(
                 "http://statmt.org/wmt10/training-giga-fren.tar",
                 "giga-fren.release2.fixed.{lang}.gz",
@@ -110,6 +116,7 @@ CORPORA = {
         longest=250,
         ratio=1.5,
         note="CAPE, Table 2; FLOATER, Table 2",
+        published={"alpha": 1.1632},
     ),
     "wmt16_en_de": Corpus(
         "en",
@@ -122,9 +129,7 @@ CORPORA = {
                 "training-parallel-nc-v11/news-commentary-v11.de-en.{lang}",
             ),
         ),
-        valid=tuple(
-            Part(DEV_2017, f"dev/newstest{year}.{{lang}}") for year in (2010, 2011, 2012, 2013)
-        ),
+        valid=NEWSTEST_2010_TO_2013,
         test=(
             newstest_2014("en", "de", "deen"),
             Part(
@@ -137,9 +142,14 @@ CORPORA = {
                 sides=("test/newstest2016-ende-src.en.sgm", "test/newstest2016-ende-ref.de.sgm"),
                 form="sgml",
             ),
+            *NEWSTEST_2010_TO_2013,
         ),
-        ratio=1.5,
-        note="SHAPE, Tables 1 and 2",
+        longest=80,
+        unit="words",
+        normalize=False,
+        hyphens=False,
+        note="SHAPE, Tables 1, 2, 5 and 7 (the preparation of Ott et al. 2018)",
+        published={"pairs": 4_500_000},
     ),
     "iwslt14_de_en": Corpus(
         "de",
@@ -158,6 +168,7 @@ CORPORA = {
         unit="words",
         lowercase=True,
         normalize=False,
+        hyphens=False,
         join_tests=True,
         note="as fairseq's example prepares it",
     ),
@@ -171,12 +182,21 @@ CORPORA = {
         note="captions, for a small machine",
     ),
 }
-# FLOATER takes fairseq's own preparation, which keeps long sentences: limits in subwords.
+# FLOATER takes fairseq's own preparation (its prepare-wmt14en2de.sh --icml17), which keeps long
+# sentences: limits in subwords.
 CORPORA["wmt14_250_en_de"] = replace(
     CORPORA["wmt14_en_de"],
-    merges=32_000,
+    train=(
+        Part(EUROPARL, "training/europarl-v7.de-en.{lang}"),
+        Part(CRAWL, "commoncrawl.de-en.{lang}"),
+        Part(NEWS_COMMENTARY_9, "training/news-commentary-v9.de-en.{lang}"),
+    ),
+    valid=(),
+    valid_every=100,
+    merges=40_000,
     longest=250,
     ratio=1.5,
     unit="subwords",
     note="FLOATER, Tables 2 and 6, Figure 2",
+    published={},
 )

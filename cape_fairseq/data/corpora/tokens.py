@@ -31,8 +31,8 @@ def chunked(lines: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def tokenize_chunk(lines: list[str], language: str, corpus: Corpus) -> list[str]:
-    found = tokenize(lines, language, normalize=corpus.normalize, aggressive=corpus.normalize)
+def tokenize_chunk(lines: list[str], language: str, corpus: Corpus, test: bool) -> list[str]:
+    found = tokenize(lines, language, corpus.normalize, corpus.hyphens, test)
     return [line.lower() for line in found] if corpus.lowercase else list(found)
 
 

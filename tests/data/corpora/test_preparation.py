@@ -31,7 +31,7 @@ def prepare(name, tmp_path, **options):
 def test_from_archives_to_binarized_data(name, tmp_path, capsys):
     corpus = CORPORA[name]
     build_archives(name, tmp_path / "archives")
-    limit = 40 if corpus.valid_every > 100 else None  # a slice has every 20th pair for validation
+    limit = 40 if corpus.valid_every >= 100 else None  # a slice has every 20th pair for validation
     steps = prepare(name, tmp_path, limit=limit)
     pairs = 40 * len(corpus.train)
     every = 20 if limit else corpus.valid_every

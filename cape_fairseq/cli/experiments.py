@@ -1,0 +1,172 @@
+"""Tools that run experiments, and that a running experiment calls."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from cape_fairseq.cli.tool import Found, Tool, positive
+from cape_fairseq.errors import UsageError, UserError
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers above 0, between spaces."""
+    if not text.split():
+        raise argparse.ArgumentTypeError("there is none; give at least one number")
+    return tuple(positive(word) for word in text.split())
+
+
+def add_machine(parser: ArgumentParser) -> None:
+    cores = int(os.environ.get("OMP_NUM_THREADS") or 0)
+    parser.add_argument("--cores", type=positive, default=cores, help="of this machine (all)")
+    parser.add_argument("--executor", default="", help="of Snakemake, as slurm (this machine)")
+    parser.add_argument("--profile", default="", metavar="DIR", help="of Snakemake")
+    parser.add_argument("--snakemake", default="", metavar="WORDS", help="more options for it")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands instead")
+
+
+def add_papers(parser: ArgumentParser) -> None:
+    parser.add_argument("experiments", nargs="+", metavar="EXPERIMENT")
+    parser.add_argument("--out", type=Path, default=Path("runs/papers"), help="(runs/papers)")
+    parser.add_argument("--archives", type=Path, help="where archives are already (fetch them)")
+    parser.add_argument("--rows", default="", metavar='"A B ..."', help="(all that are published)")
+    parser.add_argument("--seeds", type=numbers, default=(), metavar='"N ..."')
+    parser.add_argument("--gpus", type=positive, help="of a training, on each node")
+    parser.add_argument("--nodes", type=positive, default=1, help="of a training (1)")
+    parser.add_argument("--cpu", action="store_true", help="train the papers' models without a GPU")
+    parser.add_argument("--smoke", action="store_true", help="small models, a small corpus, no GPU")
+    add_machine(parser)
+
+
+def papers(args: Namespace) -> Found:
+    from cape_fairseq.experiments import plan as planning
+    from cape_fairseq.experiments.jobs import Plan
+    from cape_fairseq.experiments.papers import find
+
+    plan = Plan()
+    settings = planning.Settings(
+        tuple(args.rows.split()),
+        args.seeds,
+        gpus_of(args),
+        args.nodes,
+        str(args.archives.absolute()) if args.archives else "",
+        args.smoke,
+    )
+    for name in args.experiments:
+        planning.experiment_jobs(plan, find(name), settings)
+    kind = "archives" if args.archives or not args.smoke else "stand-ins"
+    return start(args, plan, f"papers smoke={args.smoke} {kind}", settings.gpus)
+
+
+def gpus_of(args: Namespace) -> int:
+    """GPUs of a training: as given; one, if there is any; none for a smoke run.
+
+    Raises:
+        UserError: there is none, and the models are the papers'.
+    """
+    from cape_fairseq.experiments.launch import has_gpu
+
+    if args.smoke or args.cpu:
+        return 0
+    if not (args.gpus or has_gpu() or args.dry_run or args.executor):
+        raise UserError(
+            "there is no GPU here, and the papers' models take weeks without one; add --smoke to "
+            "try the path, --executor slurm for a cluster, or --cpu to do it all the same"
+        )
+    return args.gpus or 1
+
+
+def start(args: Namespace, plan, settings: str, gpus: int = 0) -> Found:
+    """Run a plan in ``args.out``, or show it."""
+    from cape_fairseq.experiments import engine
+
+    if args.dry_run:
+        for job in plan.jobs:
+            print(f"# {job.name}", *job.shown(), sep="\n")
+        return Found([])
+    machine = engine.Machine(gpus, args.cores, args.executor, args.profile, args.snakemake)
+    engine.run(plan, args.out.absolute(), machine, settings)
+    return Found([])
+
+
+def add_job(parser: ArgumentParser) -> None:
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("name")
+
+
+def run_job(args: Namespace) -> Found:
+    from cape_fairseq.experiments import launch
+    from cape_fairseq.experiments.jobs import read_job
+
+    launch.run_job(read_job(args.plan, args.name))
+    return Found([])
+
+
+def add_train(parser: ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="RUN")
+    parser.add_argument("--parent", type=Path, help="the checkpoint to start from")
+    parser.add_argument("--gpus", type=positive, default=0, help="on each node")
+    parser.add_argument("--nodes", type=positive, default=1, help="under Slurm (1)")
+
+
+def train_run(args: Namespace) -> Found:
+    from cape_fairseq.experiments.training import TrainingRun
+
+    if not args.passed_on:
+        raise UsageError("no data are given; add -- DATA and the options of fairseq-train")
+    TrainingRun(args.folder, args.passed_on, args.parent, args.gpus, args.nodes).train()
+    return Found([])
+
+
+def add_list(parser: ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help="only these")
+    parser.add_argument("--out", type=Path, default=Path("runs/papers"), help="(runs/papers)")
+
+
+def list_experiments(args: Namespace) -> Found:
+    from cape_fairseq.experiments import listing
+    from cape_fairseq.experiments.papers import find
+
+    return Found(listing.rows(args.out, [find(name).name for name in args.names]))
+
+
+def add_collect(parser: ArgumentParser) -> None:
+    parser.add_argument("out", type=Path, help="the experiment's folder, with ROW/SEED in it")
+    parser.add_argument("--table", required=True, metavar="EXPERIMENT")
+
+
+def collect(args: Namespace) -> Found:
+    from cape_fairseq.experiments import collected
+    from cape_fairseq.experiments.papers import find
+
+    return Found(collected.tables(args.out, find(args.table)))
+
+
+COLLECT = """\
+Ours is the mean over seeds (and test sets, where the paper has one number for them) with the
+standard deviation over seeds; "-" is not measured, or not published. The scores' signature and
+every test set are in the results.json files."""
+TRAIN = """\
+Checkpoints, training.json and logs/training.log are in RUN. The same command goes on where a
+training stopped, and further with a larger --max-update. With other data, or another parent, it
+starts anew; other options are refused. Only one training at a time works in a folder; another one
+waits for its end."""
+PAPERS = """\
+cape-fairseq experiments lists them. Everything goes to --out: corpora/, shared by all, and
+EXPERIMENT/ROW/SEED. A second start does what is left, and what depends on something that changed.
+The tokens of an update stay the paper's whatever the number of GPUs."""
+
+TOOLS = (
+    Tool(
+        "experiments",
+        "the papers' tables: rows, seeds, costs, state, time to go",
+        add_list,
+        list_experiments,
+    ),
+    Tool("collect", "a paper's table with our numbers beside it", add_collect, collect, COLLECT),
+    Tool("papers", "run the papers' experiments: a table each", add_papers, papers, PAPERS),
+    Tool("train-run", "fairseq-train in a folder that resumes", add_train, train_run, TRAIN, True),
+    Tool("run-job", "run one job of a plan (Snakemake calls this)", add_job, run_job),
+)

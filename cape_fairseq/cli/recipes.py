@@ -1,0 +1,199 @@
+"""The recipes that run on one's own text, or on the quick start's."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from cape_fairseq.cli.experiments import add_machine, numbers, start
+from cape_fairseq.cli.tool import Found, Tool, named_files, positive
+
+
+def add_out(parser: ArgumentParser, default: str = "") -> None:
+    """``--out``, and where things run."""
+    if default:
+        parser.add_argument("--out", type=Path, default=Path(default), help=f"({default})")
+    else:
+        parser.add_argument("--out", type=Path, required=True, help="everything goes here")
+    add_machine(parser)
+
+
+def add_languages(parser: ArgumentParser, required: bool = False) -> None:
+    for option, what, default in (("--src", "source", "en"), ("--tgt", "target", "de")):
+        more = {"required": True} if required else {"default": default}
+        shown = "" if required else f" ({default})"
+        parser.add_argument(option, metavar="LANG", help=f"{what} language{shown}", **more)
+
+
+def add_splits(parser: ArgumentParser, train: str, valid: str, test: str) -> None:
+    for option, default in (("--train", train), ("--valid", valid), ("--test", test)):
+        parser.add_argument(option, default=default, metavar="SPLIT", help=f"({default})")
+    parser.add_argument("--bpe", type=positive, default=4000, help="joint BPE merges (4000)")
+
+
+def add_quick_start(parser: ArgumentParser) -> None:
+    add_out(parser, "runs/quickstart")
+
+
+def quick_start(args: Namespace) -> Found:
+    from cape_fairseq.experiments.jobs import Plan
+    from cape_fairseq.experiments.recipes import quickstart
+
+    plan = Plan()
+    quickstart.jobs(plan)
+    return start(args, plan, "the quick start's corpus")
+
+
+def add_train(parser: ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="SPLIT.LANG or SPLIT.LANG.gz")
+    parser.add_argument("--arch", required=True, help="cape_transformer_tiny, ...")
+    add_languages(parser, required=True)
+    add_splits(parser, "train", "val", "test_2016_flickr")
+    parser.add_argument(
+        "--max-update", type=positive, default=2200, help="(2200); a larger one goes on"
+    )
+    parser.add_argument("--select", choices=["loss", "bleu"], default="loss", help="(loss)")
+    parser.add_argument(
+        "--long", type=positive, default=0, metavar="N", help="also train on stacks of N tokens"
+    )
+    parser.add_argument(
+        "--long-from-epoch", type=positive, default=3, metavar="N", help="with --long (3)"
+    )
+    parser.add_argument("--seed", type=positive, default=1, help="(1)")
+    parser.add_argument("--name", default="", help="of the run: OUT/NAME/results.json (ARCH)")
+    parser.add_argument("--gpus", type=positive, default=0, help="(one, if there is any)")
+    add_out(parser)
+
+
+def train(args: Namespace) -> Found:
+    from cape_fairseq.experiments.jobs import Plan
+    from cape_fairseq.experiments.launch import has_gpu
+    from cape_fairseq.experiments.recipes import train as recipe
+
+    plan, gpus = Plan(), args.gpus or int(has_gpu())
+    wanted = recipe.Training(
+        *(args.data, args.arch, args.src, args.tgt, args.train, args.valid, args.test, args.bpe),
+        *(args.max_update, args.select, args.long, args.long_from_epoch, args.seed, args.name),
+        tuple(args.passed_on),
+    )
+    return start(args, plan, recipe.jobs(plan, wanted, gpus), gpus)
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a number") from None
+
+
+def add_floater(parser: ArgumentParser) -> None:
+    parser.add_argument("--data-bin", type=Path, help="(the quick start's corpus)")
+    add_languages(parser)
+    parser.add_argument("--size", default="_tiny", help="of the architectures (_tiny)")
+    parser.add_argument("--lr", type=number, default=4e-3, help="peak; FLOATER has half (4e-3)")
+    parser.add_argument("--warmup", type=positive, default=200, help="updates, in all (200)")
+    parser.add_argument("--plain-updates", type=positive, default=600, help="(600)")
+    parser.add_argument("--updates", type=positive, default=300, help="of the fine-tuning (300)")
+    parser.add_argument("--average", type=positive, default=5, help="checkpoints (5)")
+    parser.add_argument("--compare", action="store_true", help="plain as long; from scratch")
+    parser.add_argument("--seed", type=positive, default=1, help="(1)")
+    add_out(parser, "runs/floater")
+
+
+def floater(args: Namespace) -> Found:
+    from cape_fairseq.experiments.jobs import Plan
+    from cape_fairseq.experiments.recipes import floater as recipe
+
+    plan = Plan()
+    wanted = recipe.Protocol(
+        *(args.data_bin, args.src, args.tgt, args.size, args.lr, args.warmup),
+        *(args.plain_updates, args.updates, args.average, args.compare, args.seed),
+        tuple(args.passed_on),
+    )
+    return start(args, plan, recipe.jobs(plan, wanted))
+
+
+def add_lengths(parser: ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, help="as train takes it (the quick start's corpus)")
+    add_languages(parser)
+    add_splits(parser, "train", "valid", "test")
+    parser.add_argument("--rows", default="", metavar='"A B ..."', help="(all); list prints them")
+    seeds = (1, 10000001, 20000001)
+    parser.add_argument("--seeds", type=numbers, default=seeds, help="(1 10000001 20000001)")
+    parser.add_argument("--max-update", type=positive, default=0, help="(800; with --data 8000)")
+    parser.add_argument(
+        "--stack", type=positive, default=0, help="tokens of a stack (100; with --data 300)"
+    )
+    parser.add_argument("--mix-from", type=positive, default=3, help="epoch, in mixed rows (3)")
+    add_out(parser, "runs/length")
+
+
+def lengths(args: Namespace) -> Found:
+    from cape_fairseq.experiments.jobs import Plan
+    from cape_fairseq.experiments.recipes import length as recipe
+
+    wanted = recipe.Lengths(
+        *(args.data, args.src, args.tgt, args.train, args.valid, args.test),
+        *(() if args.rows == "list" else tuple(args.rows.split()), args.seeds),
+        *(args.max_update, args.stack, args.mix_from, args.bpe),
+    )
+    if args.rows == "list":
+        print(*recipe.rows(wanted), sep="\n")
+        return Found([])
+    plan = Plan()
+    return start(args, plan, recipe.jobs(plan, wanted))
+
+
+def add_evaluate(parser: ArgumentParser) -> None:
+    parser.add_argument("models", nargs="+", metavar="NAME=CHECKPOINT[,CHECKPOINT...]")
+    parser.add_argument("--data-bin", type=Path, required=True, help="with the split to test on")
+    add_languages(parser, required=True)
+    parser.add_argument("--subset", default="test", metavar="SPLIT", help="(test)")
+    parser.add_argument("--bpe-codes", type=Path, help="for words changed at junctions")
+    parser.add_argument("--min-tokens", type=positive, default=300, help="of a stack (300)")
+    parser.add_argument(
+        "--edges", default="shape", help='of bins of source length: floater, shape, "A B ..."'
+    )
+    parser.add_argument("--detokenize", action="store_true", help="before BLEU")
+    parser.add_argument("--max-tokens", type=positive, default=4096, help="of a batch (4096)")
+    add_out(parser)
+
+
+def evaluate(args: Namespace) -> Found:
+    from cape_fairseq.experiments.jobs import Plan
+    from cape_fairseq.experiments.recipes import evaluate as recipe
+
+    plan = Plan()
+    wanted = recipe.Evaluation(
+        *(named_files(args.models), args.data_bin, args.src, args.tgt, args.subset),
+        *(args.bpe_codes, args.min_tokens, args.edges, args.detokenize, args.max_tokens),
+    )
+    settings = recipe.jobs(plan, wanted)
+    found = start(args, plan, settings)
+    if not args.dry_run:
+        print(f"{args.out / 'report.md'}")
+    return found
+
+
+TEXT = """\
+Moses' tokenization, joint BPE, training, the best checkpoint, beam search, detokenized sacreBLEU.
+Text is UTF-8, one sentence a line, without empty lines. A second start does what is left.
+OPTIONS are for fairseq-train."""
+PROTOCOL = """\
+Train a plain Transformer, copy it into FLOATER, go on at half the peak learning rate, average the
+last checkpoints, test (Liu et al. 2020, appendix B.2).
+OPTIONS are for fairseq-train, in all trainings."""
+LENGTHS = """\
+The row "split, translate, join" is sinpos on the sentences of each stack."""
+REPORT = """\
+The first model is the baseline; several checkpoints of one name are seeds. Models without absolute
+positions have no part in the shift-invariance probe."""
+
+TOOLS = (
+    Tool("quick-start", "two small models on a made-up corpus", add_quick_start, quick_start),
+    Tool("train", "one architecture on parallel text, to its score", add_train, train, TEXT, True),
+    Tool("floater", "FLOATER by the paper's protocol", add_floater, floater, PROTOCOL, True),
+    Tool("lengths", "train every row of the table of lengths", add_lengths, lengths, LENGTHS),
+    Tool("evaluate", "one report on long text for any checkpoints", add_evaluate, evaluate, REPORT),
+)

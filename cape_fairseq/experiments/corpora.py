@@ -1,0 +1,172 @@
+"""Jobs that make data: the papers' corpora, sets derived from them, the quick start's, users'."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cape_fairseq.data.corpora.table import CORPORA
+from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.steps import Text, binarize
+
+STAND_IN_PAIRS = ("--train", "600", "--test", "40")
+SMOKE_EDGES = ("10", "12", "14", "16", "inf")
+
+
+def prepared(
+    plan: Plan, name: str, folder: str, archives: str, options: Sequence[str] = ()
+) -> Text:
+    """One of the papers' corpora in ``folder``."""
+    corpus = CORPORA[name]
+    ready = f"{folder}/prepared.txt"
+    words = command(
+        *("cape-fairseq", "prepare-corpus", name, "--out", folder),
+        *("--archives", archives, options),
+    )
+    made = tuple(job.outputs[0] for job in plan.jobs if job.outputs and job.outputs[0] == archives)
+    job = Job(folder, (words,), made, (ready,), stdout=ready, heavy=True, hours=24.0)
+    plan.add(job)
+    raw = {split: f"{folder}/raw/{split}.{corpus.target}" for split in ("valid", *tests(name))}
+    if corpus.valid_every:
+        del raw["valid"]
+    return Text(f"{folder}/data-bin", ready, corpus.source, corpus.target, raw)
+
+
+def tests(name: str) -> list[str]:
+    """Test sets of a corpus by fairseq's names."""
+    count = 1 if CORPORA[name].join_tests else len(CORPORA[name].test)
+    return ["test", *(f"test{number}" for number in range(1, count))]
+
+
+def stand_ins(plan: Plan, name: str, folder: str) -> str:
+    """Small archives in the formats of a corpus -> where they are."""
+    words = command("cape-fairseq", "stand-ins", name, folder, STAND_IN_PAIRS)
+    plan.add(Job(folder, (("rm", "-rf", folder), words), (), (folder,)))
+    return folder
+
+
+def segmented(text: Text, split: str) -> tuple[str, str]:
+    """Files of a split of a prepared corpus, segmented."""
+    folder = text.folder.removesuffix("data-bin") + "bpe"
+    return f"{folder}/{split}.{text.source}", f"{folder}/{split}.{text.target}"
+
+
+def derived(
+    plan: Plan, kind: str, text: Text, folder: str, subsets: Sequence[str], smoke: bool = False
+) -> Text:
+    """SHAPE's and FLOATER's data sets from a prepared corpus; test sets are in the order given."""
+    if kind == "short-to-long":
+        return short_to_long(plan, text, folder, smoke)
+    made, prefixes = [], {}
+    for split in ("train", "valid", *subsets):
+        # Only training pairs are left out by length; validation and test sets stay.
+        if kind == "filter" and split != "train":
+            prefixes[split] = segmented(text, split)[0].removesuffix(f".{text.source}")
+            continue
+        outputs = tuple(f"{folder}/{split}.{lang}" for lang in (text.source, text.target))
+        words = command("cape-fairseq", "derive", kind, segmented(text, split), outputs)
+        plan.add(Job(f"{folder}/{split}", (words,), (text.ready,), outputs))
+        made += outputs
+        prefixes[split] = f"{folder}/{split}"
+    joined = {"train": prefixes["train"], "valid": prefixes["valid"]}
+    joined["test"] = ",".join(prefixes[split] for split in subsets)
+    ready = finish(plan, text, folder, joined, made or [text.ready], own_words=kind == "concat")
+    original = text.references if kind == "filter" else {}
+    return Text(f"{folder}/data-bin", ready, text.source, text.target, original)
+
+
+def short_to_long(plan: Plan, text: Text, folder: str, smoke: bool) -> Text:
+    """Short pairs to train on, bins of long ones to test on (FLOATER, section 4.3)."""
+    edges = SMOKE_EDGES if smoke else ("80", "100", "120", "140", "inf")
+    bins = [f"test.{low}-{high}" for low, high in itertools.pairwise(edges)]
+    outputs = [
+        f"{folder}/{name}.{lang}"
+        for name in ("train", *bins)
+        for lang in (text.source, text.target)
+    ]
+    words = command(
+        *("cape-fairseq", "derive", "short-to-long", segmented(text, "train"), folder),
+        *("--edges", edges),
+    )
+    plan.add(Job(f"{folder}/bins", (words,), (text.ready,), tuple(outputs)))
+    valid = segmented(text, "valid")[0].removesuffix(f".{text.source}")
+    prefixes = {
+        "train": f"{folder}/train",
+        "valid": valid,
+        "test": ",".join(f"{folder}/{name}" for name in bins),
+    }
+    ready = finish(plan, text, folder, prefixes, outputs)
+    return Text(f"{folder}/data-bin", ready, text.source, text.target, {})
+
+
+def finish(
+    plan: Plan,
+    text: Text,
+    folder: str,
+    prefixes: Mapping[str, str],
+    made: Sequence[str],
+    own_words: bool = False,
+) -> str:
+    """Binarize; a separator is a new word, else the words are the corpus's."""
+    words = () if own_words else ("--srcdict", f"{text.folder}/dict.{text.source}.txt")
+    options = (*text.languages, *words)
+    return binarize(plan, f"{folder}/binarize", f"{folder}/data-bin", prefixes, options, made)
+
+
+def quick_start(plan: Plan) -> Text:
+    """The quick start's made-up corpus in text/ and data-bin/."""
+    names = ("train", "valid", "test", "test_long")
+    raw = tuple(f"text/raw/{split}.{lang}" for split in names for lang in ("en", "de"))
+    plan.add(Job("text/corpus", (command("cape-fairseq", "toy-corpus", "text/raw"),), (), raw))
+    return own_text(plan, {name: f"text/raw/{name}" for name in names}, "en", "de", 1000)
+
+
+def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, merges: int) -> Text:
+    """Tokenized, segmented and binarized parallel text.
+
+    Args:
+        splits: train, valid and test sets: prefixes of raw text, plain or as ``PREFIX.LANG.gz``.
+    """
+    names = list(splits)
+    for lang in (source, target):
+        files = {raw_file(splits[name], lang): f"text/{name}.{lang}" for name in names}
+        flat = [word for pair in files.items() for word in pair]
+        words = command("cape-fairseq", "tokenize", lang, flat)
+        plan.add(Job(f"text/tokenize-{lang}", (words,), tuple(files), tuple(files.values())))
+    segment(plan, names, source, target, merges)
+    prefixes = {"train": "text/bpe.train", "valid": "text/bpe.valid"}
+    prefixes["test"] = ",".join(f"text/bpe.{name}" for name in names[2:])
+    made = [f"text/bpe.{name}.{lang}" for name in names for lang in (source, target)]
+    options = ("--source-lang", source, "--target-lang", target)
+    ready = binarize(plan, "text/binarize", "data-bin", prefixes, options, made)
+    references = {name: raw_file(splits[name], target) for name in names[2:]}
+    return Text("data-bin", ready, source, target, references)
+
+
+def raw_file(prefix: str, lang: str) -> str:
+    """PREFIX.LANG, or the gzipped one if only that is there."""
+    plain, packed = f"{prefix}.{lang}", f"{prefix}.{lang}.gz"
+    return packed if not Path(plain).exists() and Path(packed).exists() else plain
+
+
+def segment(plan: Plan, names: Sequence[str], source: str, target: str, merges: int) -> None:
+    """Joint BPE over the training text."""
+    train = tuple(f"text/train.{lang}" for lang in (source, target))
+    vocabularies = tuple(f"text/vocab.{lang}" for lang in (source, target))
+    words = command(
+        *("subword-nmt", "learn-joint-bpe-and-vocab", "--input", train, "-s", merges),
+        *("-o", "text/codes", "--write-vocabulary", vocabularies),
+    )
+    plan.add(Job("text/learn-bpe", (words,), train, ("text/codes", *vocabularies)))
+    pairs = [
+        (f"text/{name}.{lang}", f"text/bpe.{name}.{lang}")
+        for name in names
+        for lang in (source, target)
+    ]
+    commands = tuple(
+        command("subword-nmt", "apply-bpe", "-c", "text/codes", "--input", a, "--output", b)
+        for a, b in pairs
+    )
+    inputs = ("text/codes", *(a for a, _ in pairs))
+    plan.add(Job("text/apply-bpe", commands, inputs, tuple(b for _, b in pairs)))

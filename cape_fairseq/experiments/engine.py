@@ -1,0 +1,192 @@
+"""A plan from beginning to end: alone in its folder, by Snakemake, with news on the screen."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cape_fairseq.data.parallel import write_lines
+from cape_fairseq.errors import UserError
+from cape_fairseq.experiments import locks
+from cape_fairseq.experiments.jobs import Plan
+from cape_fairseq.experiments.launch import FAILED, NEWS_FILE, STOPPED
+
+WORKFLOW = Path(__file__).with_name("workflow.smk")
+SNAKEMAKE_LOG = Path("logs/snakemake.log")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where jobs run.
+
+    Args:
+        gpus: of a training; 0 uses the processor.
+        cores: of this machine, at most; 0 takes all.
+        executor: Snakemake's, for instance slurm.
+        profile: a folder of Snakemake's settings.
+        more: further words for Snakemake.
+    """
+
+    gpus: int = 0
+    cores: int = 0
+    executor: str = ""
+    profile: str = ""
+    more: str = ""
+
+    def options(self) -> list[str]:
+        cores = self.cores or os.cpu_count() or 1
+        config = [f"gpus={self.gpus}", f"cores={cores}"]
+        words = ["--profile", self.profile] if self.profile else []
+        if self.executor:
+            words += ["--executor", self.executor]
+            words += [] if self.profile else ["--jobs", "100"]
+        else:
+            words += ["--cores", str(cores), "--resources", f"gpu={max(total_gpus(), self.gpus)}"]
+        return [*words, *shlex.split(self.more), "--config", *config]
+
+
+def total_gpus() -> int:
+    from cape_fairseq.experiments.training import device_count
+
+    return device_count()
+
+
+def need_snakemake() -> None:
+    """
+    Raises:
+        UserError: it is not installed.
+    """
+    if sys.version_info < (3, 11):
+        raise UserError("experiments run by Snakemake, which needs Python 3.11 or newer")
+    if importlib.util.find_spec("snakemake") is None:
+        raise UserError(
+            "experiments run by Snakemake; install it: pip install 'cape_fairseq[experiments]'"
+        )
+
+
+def remember(out: Path, settings: str) -> None:
+    """Keep what all data in a folder are made from.
+
+    Raises:
+        UserError: the folder was made with other settings; mixed results are worth nothing.
+    """
+    path = out / "settings"
+    if path.exists() and path.read_text(encoding="utf-8").strip() != settings:
+        before = path.read_text(encoding="utf-8").strip()
+        raise UserError(
+            f"{out} was made with other settings ({before}) than now ({settings}); choose another "
+            "--out, or remove it"
+        )
+    write_lines(path, [settings])
+
+
+def run(plan: Plan, out: Path, machine: Machine, settings: str) -> None:
+    """Make everything that a plan wants in ``out``, and print its results.
+
+    Raises:
+        UserError: a job failed, or somebody else is at work there.
+        SystemExit: with status 143 or 130 when a signal ended it; trainings have saved.
+    """
+    need_snakemake()
+    out.mkdir(parents=True, exist_ok=True)
+    with locks.held(out / "lock") as lock:
+        remember(out, settings)
+        plan.write(out / "plan.json")
+        (out / "logs").mkdir(exist_ok=True)
+        (out / NEWS_FILE).write_text("", encoding="utf-8")
+        status = Follower(out).follow(machine, lock)
+        if status in (STOPPED, 130):
+            print("stopped; the same command goes on from here", file=sys.stderr)
+            raise SystemExit(status)
+        if status:
+            raise UserError(reason(out))
+    for path in plan.shown:
+        print((out / path).read_text(encoding="utf-8"), end="")
+
+
+def reason(out: Path) -> str:
+    """Why a plan failed, in a sentence and the last words of the job."""
+    text = (out / NEWS_FILE).read_text(encoding="utf-8")
+    if FAILED in text:
+        return text[text.index(FAILED) + len(FAILED) :].strip()
+    lines = (out / SNAKEMAKE_LOG).read_text(encoding="utf-8").strip().splitlines()
+    told = [line for line in lines if re.search(r"(Exception|Error)\b", line)] or lines[-1:]
+    return f"Snakemake failed: {' '.join(told[:1])}; its log is {out / SNAKEMAKE_LOG}"
+
+
+class Follower:
+    """Starts Snakemake in a group of processes of its own, shows the news, passes signals on."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.shown, self.signal = out, 0, 0
+        self.process: subprocess.Popen | None = None
+
+    def follow(self, machine: Machine, lock: int) -> int:
+        """Snakemake from beginning to end -> its status, or a signal's."""
+        command = [
+            *(sys.executable, "-m", "snakemake", "--snakefile", str(WORKFLOW)),
+            *("--directory", str(self.out), "--nolock", "--rerun-incomplete"),
+            *machine.options(),
+            f"plan={self.out / 'plan.json'}",
+            *([f"cluster={machine.executor}"] if machine.executor else []),
+        ]
+        before = {
+            number: signal.signal(number, self.stop) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            with open(self.out / SNAKEMAKE_LOG, "w", encoding="utf-8") as log:
+                self.process = subprocess.Popen(
+                    command, stdout=log, stderr=log, start_new_session=True, pass_fds=(lock,)
+                )
+                while self.process.poll() is None:
+                    time.sleep(0.3)
+                    self.show()
+                self.wait_for_group()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self.show()
+        return 128 + self.signal if self.signal else self.process.returncode
+
+    def stop(self, number: int, frame: object) -> None:
+        """Pass a signal on as SIGTERM: trainings save, Snakemake starts nothing more."""
+        self.signal = number
+        if self.process:
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+    def wait_for_group(self) -> None:
+        """Wait until no job of Snakemake's runs any more."""
+        while self.signal:
+            try:
+                os.killpg(self.process.pid, 0)
+            except (ProcessLookupError, PermissionError):
+                return
+            time.sleep(0.2)
+
+    def show(self) -> None:
+        """Print what jobs have told since the last time."""
+        with open(self.out / NEWS_FILE, encoding="utf-8") as stream:
+            stream.seek(self.shown)
+            lines = stream.readlines()
+            self.shown = stream.tell()
+        for line in lines:
+            if line.startswith(FAILED):
+                break  # told at the end
+            count = self.progress() if ": done in" in line else ""
+            print(f"{count}{line}", end="", file=sys.stderr, flush=True)
+
+    def progress(self) -> str:
+        """How many jobs are done, by Snakemake's count."""
+        text = (self.out / SNAKEMAKE_LOG).read_text(encoding="utf-8", errors="replace")
+        steps = re.findall(r"of (\d+) steps", text)
+        total = int(steps[-1]) if steps else None
+        done = len(re.findall(r": done in", (self.out / NEWS_FILE).read_text(encoding="utf-8")))
+        return f"[{done}/{total - 1}] " if total else ""

@@ -1,0 +1,72 @@
+"""What the recipes on small text have in common; each number once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cape_fairseq.data.parallel import check_pair
+from cape_fairseq.errors import UserError
+from cape_fairseq.experiments.corpora import raw_file
+
+TINY = (
+    *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "4e-3"),
+    *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", "500", "--warmup-init-lr", "1e-7"),
+    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
+    *("--dropout", "0.1", "--max-tokens", "4096"),
+)
+# The quick start's corpus has short sentences and few words.
+QUICK = (*TINY, "--max-tokens", "2048", "--warmup-updates", "200")
+QUICK_UPDATES = 800
+QUICK_STACK = 100  # tokens: the longest sentences of test_long
+# CAPE where word order is similar: real positions and a begin-of-sentence token on the source are
+# the papers', and slow learning on little text (docs/length.md).
+PLAIN_SOURCE = ("--source-scale", "1", "--source-bos", "off")
+# Stacks of up to 2 x source + 200 tokens are not cut.
+NOT_CUT = ("--max-len-a", "2", "--max-len-b", "200")
+
+
+def mixed(tokens: int, from_epoch: int, share: float = 0.3) -> tuple[str, ...]:
+    """Training on some stacks of sentences, once short ones have been learned."""
+    return (
+        *("--task", "stacked_translation", "--stack-junction", "none"),
+        *("--stack-probability", str(share), "--stack-max-tokens", str(tokens)),
+        *("--stack-from-epoch", str(from_epoch)),
+    )
+
+
+def stacks(tokens: int) -> tuple[str, ...]:
+    """A test set of stacks of at least so many target tokens."""
+    return (
+        *("--task", "stacked_translation", "--stack-junction", "none"),
+        *("--stack-min-tokens", str(tokens)),
+    )
+
+
+def splits(
+    data: Path, names: Mapping[str, str], source: str, target: str
+) -> tuple[dict[str, str], str]:
+    """Prefixes of parallel text by what they are for, and what the texts are.
+
+    Args:
+        names: of the files, by train, valid and the test sets' names.
+
+    Raises:
+        UserError: a file is missing, not UTF-8, has an empty line, or sides are unequal.
+    """
+    if not data.is_dir():
+        first = next(iter(names.values()))
+        raise UserError(
+            f"there is no folder {data}; give --data a folder with {first}.{source} and "
+            f"{first}.{target}"
+        )
+    found = {}
+    for purpose, name in names.items():
+        prefix = str(data.absolute() / name)
+        paths = [Path(raw_file(prefix, lang)) for lang in (source, target)]
+        for path in paths:
+            if not path.exists():
+                raise UserError(f"there is no {path.name} or {path.name}.gz in {data}")
+        check_pair(*paths)
+        found[purpose] = prefix
+    return found, f"{data.absolute()} {' '.join(names.values())} {source}-{target}"

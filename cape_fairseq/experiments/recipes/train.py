@@ -1,0 +1,73 @@
+"""One architecture on parallel text: train, translate a test set, score it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cape_fairseq.experiments import corpora, steps
+from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.recipes.settings import TINY, mixed, splits
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a user chooses; see ``cape-fairseq train --help``."""
+
+    data: Path
+    arch: str
+    source: str
+    target: str
+    train: str = "train"
+    valid: str = "val"
+    test: str = "test_2016_flickr"
+    bpe: int = 4000
+    max_update: int = 2200
+    select: str = "loss"
+    long: int = 0
+    long_from_epoch: int = 3
+    seed: int = 1
+    name: str = ""
+    more: tuple[str, ...] = ()
+
+    def selection(self) -> tuple[str, ...]:
+        """What chooses the best checkpoint."""
+        if self.select == "loss":
+            return ()
+        return (
+            *("--eval-bleu", "--eval-bleu-args", '{"beam": 4}', "--eval-bleu-detok", "moses"),
+            *("--eval-bleu-detok-args", f'{{"target_lang": "{self.target}"}}'),
+            *("--eval-bleu-remove-bpe", "--best-checkpoint-metric", "bleu"),
+            "--maximize-best-checkpoint-metric",
+        )
+
+    def options(self) -> tuple[str, ...]:
+        """Of fairseq-train."""
+        long = mixed(self.long, self.long_from_epoch) if self.long else ()
+        return command(
+            *("--arch", self.arch, TINY, "--max-update", self.max_update, "--seed", self.seed),
+            *(self.selection(), long, self.more),
+        )
+
+
+def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
+    """All jobs -> what identifies the data.
+
+    Raises:
+        UserError: the text is not there or not parallel.
+    """
+    names = {"train": wanted.train, "valid": wanted.valid, "test": wanted.test}
+    prefixes, settings = splits(wanted.data, names, wanted.source, wanted.target)
+    text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
+    run = wanted.name or wanted.arch
+    model = steps.train(plan, run, text, wanted.options(), gpus=gpus)
+    output = steps.translate(plan, model, text, "test", wanted.test)
+    known = steps.Text(
+        text.folder, text.ready, text.source, text.target, {wanted.test: text.references["test"]}
+    )
+    result = steps.score(plan, model, known, [wanted.test], [output])
+    table = f"{run}/table.txt"
+    words = command("cape-fairseq", "compare", result)
+    plan.add(Job(f"{run}/table", (words,), (result,), (table,), stdout=table))
+    plan.shown.append(table)
+    return f"{settings} bpe={wanted.bpe}"

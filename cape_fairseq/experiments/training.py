@@ -1,0 +1,266 @@
+"""One training in a folder: alone there, resumed where it was, started anew when what it is made
+from has changed, refused when its settings have."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cape_fairseq
+from cape_fairseq.data.parallel import read_json, write_lines
+from cape_fairseq.errors import UserError
+from cape_fairseq.experiments import locks
+from cape_fairseq.experiments.launch import STOPPED, executable, has_gpu, run_command
+from cape_fairseq.files import sha256
+
+# Logs that can be read and parsed, and batches that are the same in a resumed run as in an
+# unbroken one.
+LOGGING = (
+    *("--update-epoch-batch-itr", "True", "--log-format", "simple"),
+    *("--log-interval", "20", "--no-progress-bar"),
+)
+LIMITS = ("--max-update", "--max-epoch")  # a larger one goes on from where training ended
+
+
+def digest(path: Path) -> str:
+    return sha256([path])[:16]
+
+
+def data_digest(folder: Path) -> str:
+    """What identifies binarized data without reading all of them: words, lengths, sizes.
+
+    Raises:
+        UserError: there are none.
+    """
+    words = sorted(folder.glob("dict.*.txt"))
+    indices = sorted(folder.glob("*.idx"))
+    if not words or not indices:
+        raise UserError(f"{folder} has no binarized data; give what fairseq-preprocess wrote")
+    sizes = " ".join(str(path.stat().st_size) for path in sorted(folder.glob("*.bin")))
+    return f"{sha256([*words, *indices])[:16]} {sizes}"
+
+
+def split_limits(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Options without those that say how long, and those."""
+    kept, limits, words = [], {}, iter(options)
+    for word in words:
+        if word in LIMITS:
+            limits[word] = next(words, "")
+        else:
+            kept.append(word)
+    return kept, limits
+
+
+class TrainingRun:
+    """A training in ``run``: checkpoints, training.log and training.json with what it is made of.
+
+    Args:
+        run: its folder.
+        options: of fairseq-train, with the data first.
+        parent: the checkpoint that it starts from.
+        gpus: of each node; 0 leaves the choice to fairseq.
+    """
+
+    def __init__(
+        self, run: Path, options: Sequence[str], parent: Path | None, gpus: int = 0, nodes: int = 1
+    ) -> None:
+        if not options:
+            raise UserError("no data are given; add -- DATA OPTIONS")
+        self.run, self.options, self.parent = run, list(options), parent
+        self.gpus, self.nodes = gpus, nodes
+        self.checkpoints, self.log = run / "checkpoints", run / "logs" / "training.log"
+        self.state_path = self.checkpoints / "training.json"
+
+    def made_of(self) -> dict[str, Any]:
+        """What the training depends on.
+
+        Raises:
+            UserError: the parent's checkpoint is not there.
+        """
+        if self.parent and not self.parent.exists():
+            raise UserError(f"there is no checkpoint {self.parent}; train that model first")
+        settings, limits = split_limits(self.options[1:])
+        return {
+            "settings": settings,
+            "limits": limits,
+            "data": data_digest(Path(self.options[0])),
+            "parent": digest(self.parent) if self.parent else None,
+        }
+
+    def begin(self) -> dict[str, Any]:
+        """The state of the folder as it is to be: as it was, or empty where that is of no use.
+
+        Raises:
+            UserError: other settings were trained here.
+        """
+        now = self.made_of()
+        empty = {**now, "starts": []}
+        if not self.state_path.exists():
+            return empty
+        before = read_json(self.state_path, "settings", "data", "starts")
+        if before["settings"] != now["settings"]:
+            old, new = set(before["settings"]), set(now["settings"])
+            raise UserError(
+                f"{self.run} was trained with other settings ({' '.join(sorted(old - new))}) than "
+                f"now ({' '.join(sorted(new - old))}); choose another folder, or remove it"
+            )
+        changed = [kind for kind in ("data", "parent") if before[kind] != now[kind]]
+        if changed:
+            say(f"{self.run}: the {' and the '.join(changed)} changed; training starts anew")
+            shutil.rmtree(self.checkpoints)
+            self.log.unlink(missing_ok=True)
+            return empty
+        for start in before["starts"]:  # one that was killed never said how long it ran
+            if "seconds" not in start and self.log.exists():
+                start["seconds"] = round(max(self.log.stat().st_mtime - start["begun"], 0), 1)
+        return {**before, "limits": now["limits"]}
+
+    def write_state(self, state: dict[str, Any], path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_lines(path, [json.dumps(state, indent=1)])
+
+    def command(self, devices: Sequence[int]) -> list[str]:
+        """fairseq-train, by torchrun where there are several processes."""
+        begin = ["--finetune-from-model", str(self.parent)] if self.parent else []
+        words = ("fairseq-train", *self.options, "--save-dir", str(self.checkpoints), *begin)
+        world = max(self.gpus, 1) * self.nodes
+        words += (*LOGGING, "--distributed-world-size", str(world))
+        if "--save-interval-updates" not in words and "--keep-last-epochs" not in words:
+            words += ("--no-epoch-checkpoints",)
+        python, *rest = executable(words)
+        if world == 1:
+            return [python, *rest]
+        run = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(max(self.gpus, 1))]
+        if self.nodes == 1:
+            return [*run, "--standalone", *rest]  # a free port of its own
+        return [*cluster_prefix(self.nodes), *run, *rendezvous(self.nodes), *rest]
+
+    def train(self) -> None:
+        """Train to the end.
+
+        Raises:
+            UserError: fairseq-train failed.
+            SystemExit: with status 143 when a signal ended it; the checkpoint is saved.
+        """
+
+        def waiting(who: str) -> None:
+            say(f"{self.run}: {who} still trains here; this one waits for its end")
+
+        with locks.held(self.run / "lock", wait=True, waiting=waiting) as lock:
+            state = self.begin()
+            record = {"host": socket.gethostname(), "begun": time.time(), **software()}
+            if self.is_complete():  # by a start whose end nobody saw
+                self.write_state(self.finished(state), self.checkpoints / "trained.json")
+                return
+            state["starts"].append(record)
+            self.write_state(state, self.state_path)
+            status = self.start(lock)
+            record |= {"seconds": round(time.time() - record["begun"], 1), "status": status}
+            self.write_state(state, self.state_path)
+        if status == STOPPED:
+            raise SystemExit(STOPPED)
+        if status:
+            raise UserError(f"fairseq-train failed (exit status {status}); see {self.log}")
+        self.write_state(self.finished(state), self.checkpoints / "trained.json")
+
+    def is_complete(self) -> bool:
+        """Whether all updates are made; fairseq would make one more."""
+        last = self.checkpoints / "checkpoint_last.pt"
+        limit = split_limits(self.options)[1].get("--max-update")
+        if limit is None or not last.exists():
+            return False
+        from cape_fairseq.checkpoints.reading import read, updates_of
+
+        try:
+            return updates_of(read(last)) >= int(limit)
+        except UserError:  # damaged; fairseq takes the one before
+            return False
+
+    def finished(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What the steps after it, and results.json, know of the training."""
+        starts = state["starts"]
+        last = next(self.checkpoints.glob("checkpoint_best.pt"), None)
+        return {
+            **state,
+            "processes": max(self.gpus, 1) * self.nodes,
+            "device": device(),
+            "wall_seconds": round(sum(start.get("seconds", 0) for start in starts), 1),
+            "checkpoint": digest(last or self.checkpoints / "checkpoint_last.pt"),
+        }
+
+    def start(self, lock: int) -> int:
+        """fairseq-train with the lock, which it keeps even if this process is killed."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        count = device_count()
+        folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"cape-fairseq-gpus-{os.getuid()}"
+        with locks.one_of(folder, count, min(self.gpus, count)) as devices:
+            if devices and "CUDA_VISIBLE_DEVICES" not in os.environ:
+                os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
+            with open(self.log, "a", encoding="utf-8") as log:
+                command = self.command(devices)
+                return run_command(command, log, subprocess.STDOUT, pass_fds=(lock,))
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def device_count() -> int:
+    """GPUs of this machine, without importing torch."""
+    if not has_gpu():
+        return 0
+    found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return len(found.stdout.splitlines())
+
+
+def device() -> str:
+    """The first GPU's name, or the processor's."""
+    if has_gpu():
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(query, capture_output=True, text=True, check=False)
+        return (found.stdout.splitlines() or ["GPU"])[0]
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return os.uname().machine
+
+
+def software() -> dict[str, str]:
+    """The version that trained: of the package, and the commit of a checkout."""
+    folder = Path(cape_fairseq.__file__).parent.parent
+    git = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    commit = None
+    if (folder / ".git").exists() and shutil.which("git"):
+        commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    return {"cape_fairseq": cape_fairseq.__version__, **({"commit": commit} if commit else {})}
+
+
+def cluster_prefix(nodes: int) -> list[str]:
+    """
+    Raises:
+        UserError: there is no cluster around.
+    """
+    if "SLURM_JOB_ID" not in os.environ:
+        raise UserError(f"{nodes} nodes need Slurm; add --executor slurm, or take one node")
+    return ["srun", "--overlap", "--nodes", str(nodes), "--ntasks-per-node", "1"]
+
+
+def rendezvous(nodes: int) -> list[str]:
+    """torchrun's meeting point on the first node, at a port that was free there."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    host = f"{socket.gethostname()}:{port}"
+    job = os.environ["SLURM_JOB_ID"]
+    return [
+        *("--nnodes", str(nodes), "--rdzv-backend", "c10d"),
+        *("--rdzv-endpoint", host, "--rdzv-id", job),
+    ]

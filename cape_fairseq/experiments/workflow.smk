@@ -1,0 +1,37 @@
+# The jobs of a plan as Snakemake's rules. The plan is made by `cape-fairseq run`, which starts this.
+import json
+import sys
+
+plan = json.load(open(config["plan"], encoding="utf-8"))
+on_cluster, gpus = config.get("cluster"), int(config["gpus"])
+
+
+rule all:
+    input:
+        plan["targets"],
+    default_target: True
+
+
+for job in plan["jobs"]:
+    # Without GPUs a heavy job takes every core; with them it needs cores to feed them.
+    cores = 1
+    if job["heavy"]:
+        cores = max(4 * job["gpus"], 1) if gpus else int(config["cores"])
+
+    rule:
+        name: job["rule"]
+        input: job["inputs"]
+        output: [directory(path) if job["rule"].startswith("stand_ins") else path for path in job["outputs"]]
+        params:
+            name=job["name"],
+            commands=[list(command) for command in job["commands"]],
+            stdout=job["stdout"],
+        log: job["log"]
+        benchmark: job["log"].removesuffix(".log") + ".tsv"
+        threads: cores
+        resources:
+            gpu=job["gpus"] if gpus else 0,
+            nodes=job["nodes"],
+            runtime=int(60 * job["hours"]),
+        shell:
+            "exec {sys.executable:q} -m cape_fairseq run-job {config[plan]:q} {params.name:q}"

@@ -1,0 +1,180 @@
+"""A training in a folder: resumed, started anew, refused, alone; and jobs around it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from cape_fairseq.errors import UserError
+from cape_fairseq.experiments import launch, locks
+from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.training import TrainingRun
+from tests.support import cape, train_arguments
+
+
+def options(data, updates=2, *more):
+    """Of train-run, for a very small model."""
+    words = [
+        str(word) for word in train_arguments(data, "unused", "sinpos_transformer_tiny", updates)
+    ]
+    save = words.index("--save-dir")
+    skipped = words[:save] + words[save + 2 :]
+    batches = skipped.index("--update-epoch-batch-itr")
+    return skipped[:batches] + skipped[batches + 2 :] + list(map(str, more))
+
+
+def train_run(folder, *words, **more):
+    return cape("train-run", folder, *words, **more)
+
+
+def weights(run):
+    path = run / "checkpoints" / "checkpoint_last.pt"
+    return torch.load(path, weights_only=True)["model"]
+
+
+def equal(one, other) -> bool:
+    return all(torch.equal(value, other[key]) for key, value in one.items())
+
+
+def test_it_resumes_starts_anew_and_refuses(data_bin, tmp_path):
+    run, parent = tmp_path / "run", tmp_path / "parent"
+    train_run(run, "--", *options(data_bin))
+    first = json.loads((run / "checkpoints" / "trained.json").read_text())
+    assert first["processes"] == 1
+    assert first["device"]
+    assert first["starts"][0]["cape_fairseq"]
+    train_run(run, "--", *options(data_bin, 4))
+    log = (run / "logs" / "training.log").read_text()
+    assert log.count("Loaded checkpoint") == 1
+    (run / "checkpoints" / "trained.json").unlink()  # its writer was killed
+    train_run(run, "--", *options(data_bin, 4))
+    assert "num_updates=5" not in (run / "logs" / "training.log").read_text()
+    further = json.loads((run / "checkpoints" / "trained.json").read_text())
+    assert len(further["starts"]) == 2
+    assert further["wall_seconds"] > first["wall_seconds"] > 0
+
+    refused = train_run(run, "--", *options(data_bin, 4, "--dropout", "0.5"), check=False)
+    assert refused.returncode == 1
+    assert "was trained with other settings () than now (--dropout 0.5)" in refused.stderr
+    assert equal(weights(run), weights(run))
+
+    train_run(parent, "--", *options(data_bin, 1, "--seed", 7))
+    checkpoint = parent / "checkpoints" / "checkpoint_best.pt"
+    child = tmp_path / "child"
+    train_run(child, "--parent", checkpoint, "--", *options(data_bin, 1))
+    before = weights(child)
+    train_run(parent, "--", *options(data_bin, 3, "--seed", 7))
+    anew = train_run(child, "--parent", checkpoint, "--", *options(data_bin, 1))
+    assert "the parent changed; training starts anew" in anew.stderr
+    assert not equal(before, weights(child))
+
+
+def test_a_killed_start_counts_in_the_time(data_bin, tmp_path):
+    run = TrainingRun(tmp_path, options(data_bin), None)
+    run.log.parent.mkdir(parents=True)
+    run.log.write_text("words\n")
+    begun = run.log.stat().st_mtime - 90
+    state = {**run.made_of(), "starts": [{"begun": begun}]}
+    run.write_state(state, run.state_path)
+    assert run.begin()["starts"][0]["seconds"] == pytest.approx(90, abs=1)
+
+
+def test_bad_use_is_one_sentence(tmp_path, data_bin):
+    for words, message in (
+        ((), "no data are given; add -- DATA and the options of fairseq-train"),
+        (("--", tmp_path / "none", "--arch", "x"), "none has no binarized data"),
+        (
+            ("--parent", tmp_path / "a.pt", "--", data_bin, "--arch", "x"),
+            "a.pt; train that model first",
+        ),
+    ):
+        result = train_run(tmp_path / "run", *words, check=False)
+        assert result.returncode in (1, 2)
+        assert message in result.stderr.splitlines()[-1]
+        assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_locks_end_with_their_holder(tmp_path):
+    path = tmp_path / "folder" / "lock"
+    program = (
+        "import sys, time; from pathlib import Path; from cape_fairseq.experiments import locks;"
+        "locks.take(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(UserError, match=f"folder is in use by process {holder.pid} on "):
+        locks.take(path)
+    told = []
+    holder_ended = time.monotonic() + 0.5
+
+    def waiting(who):
+        told.append(who)
+        time.sleep(max(holder_ended - time.monotonic(), 0))
+        holder.kill()  # nothing is left to clean up
+
+    with locks.held(path, wait=True, waiting=waiting):
+        assert told[0].startswith(f"process {holder.pid} on ")
+    holder.wait()
+
+
+def test_trainings_beside_each_other_take_other_gpus(tmp_path):
+    with locks.one_of(tmp_path, 4, 2) as first, locks.one_of(tmp_path, 4, 2) as second:
+        assert sorted(first + second) == [0, 1, 2, 3]
+        with (
+            pytest.raises(UserError, match="1 GPUs are asked for, but 0 of 4 are free"),
+            locks.one_of(tmp_path, 4, 1),
+        ):
+            pass
+    with locks.one_of(tmp_path, 4, 4) as all_of_them:
+        assert all_of_them == [0, 1, 2, 3]
+
+
+def job(tmp_path, *words, **more):
+    return Job("a/work", (tuple(map(str, words)),), **more)
+
+
+def test_a_failing_job_is_named_with_its_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failing = job(tmp_path, "bash", "-c", "echo the reason >&2; exit 3", stdout="a/out")
+    with pytest.raises(UserError, match=r"a/work failed \(exit status 3\); its log is .*work.log"):
+        launch.run_job(failing)
+    told = (tmp_path / launch.NEWS_FILE).read_text()
+    assert told.startswith(f"failed: a/work failed; its log is {tmp_path}/a/logs/work.log")
+    assert "the reason" in told
+    assert not (tmp_path / "a" / "out").exists()
+    launch.run_job(job(tmp_path, "echo", "words", stdout="a/out"))
+    assert (tmp_path / "a" / "out").read_text() == "words\n"
+
+
+def test_a_signal_waits_for_what_a_command_saves(tmp_path):
+    """The command ends a second after the signal, and what it wrote then is there."""
+    plan = Plan()
+    program = (
+        "import signal, sys, time\n"
+        "def stop(*_):\n"
+        "    time.sleep(1); open('saved', 'w').close(); sys.exit(143)\n"
+        "signal.signal(signal.SIGTERM, stop); open('begun', 'w').close(); time.sleep(600)"
+    )
+    plan.add(Job("a/work", (command(sys.executable, "-c", program),)))
+    plan.write(tmp_path / "plan.json")
+    words = [sys.executable, "-m", "cape_fairseq", "run-job", tmp_path / "plan.json", "a/work"]
+    running = subprocess.Popen(words, cwd=tmp_path)
+    while not (tmp_path / "begun").exists():
+        assert running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    assert running.wait() == 143
+    assert (tmp_path / "saved").exists()
+
+
+def test_time_to_go():
+    training = Job("a", (command("cape-fairseq", "train-run", "r", "--", "--max-update", 100),))
+    line = "epoch 001: 4 / 9 loss=1, ups=0.5, num_updates=40"
+    assert launch.time_to_go(training, line) == "update 40 of 100, 2 min to go: "
+    assert launch.time_to_go(training, "words") == ""

@@ -1,0 +1,97 @@
+"""Recipes on a real Slurm of this machine: two rows side by side, a preemption, a killed node.
+
+apt-get install slurm-wlm munge; scripts/test.sh tests/recipes/test_slurm.py
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+import torch
+
+from tests.recipes.test_recipes import write_corpus
+from tests.support import ROOT, run
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(shutil.which("slurmctld") is None, reason="Slurm is not installed"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="one needs to be root to start Slurm"),
+]
+# This Slurm keeps no accounts, and forgets jobs that ended after minutes.
+SLURM = (
+    "--slurm-status-command squeue --slurm-init-seconds-before-status-checks 1 "
+    "--slurm-no-account --seconds-between-status-checks 2"
+)
+UPDATES = 3000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A Slurm of two nodes."""
+    script, folder = ROOT / "scripts" / "slurm_one_node.sh", tmp_path_factory.mktemp("slurm")
+    run(["bash", script, "start", folder])
+    yield folder
+    run(["bash", script, "stop", folder])
+
+
+def start(folder, *options) -> subprocess.Popen:
+    words = [
+        *("bash", ROOT / "recipes" / "length.sh", "--data", folder / "data", "--out"),
+        *(folder / "out", "--rows", "sinpos cape", "--seeds", "1", "--bpe", "60", "--stack", "20"),
+        *("--max-update", UPDATES, *options),
+    ]
+    return subprocess.Popen(
+        [str(word) for word in words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def jobs() -> list[list[str]]:
+    """Running jobs: id, node, restarts."""
+    found = run(["squeue", "--noheader", "--states=R", "--Format=JobID,NodeList,RestartCnt"]).stdout
+    return [line.split() for line in found.splitlines()]
+
+
+def wait_for(condition, process, what):
+    begin = time.monotonic()
+    while not condition():
+        assert process.poll() is None, f"{what}: {process.stdout.read()}"
+        assert time.monotonic() - begin < 600, what
+        time.sleep(0.5)
+
+
+def updates(folder, row) -> int:
+    log = folder / "out" / row / "1" / "logs" / "training.log"
+    return log.read_text().count("train_inner") if log.exists() else 0
+
+
+def test_nothing_is_lost_or_trained_twice(cluster, tmp_path):
+    write_corpus(tmp_path / "data", train=60, valid=5, test=6)
+    running = start(tmp_path, "--profile", ROOT / "recipes/profiles/slurm", "--snakemake", SLURM)
+    wait_for(lambda: updates(tmp_path, "sinpos") and updates(tmp_path, "cape"), running, "rows")
+    nodes = {node for _, node, _ in jobs()}
+    assert nodes == {"n1", "n2"}  # side by side
+    # Somebody more important takes the first node for a moment.
+    run(["srun", "--partition", "high", "--nodelist", "n1", "--exclusive", "sleep", "1"])
+    # The other node dies, with all that runs on it.
+    daemon = (cluster / "slurmd-n2.pid").read_text().strip()
+    for process in run(["pgrep", "--full", "slurmstepd"], check=False).stdout.split():
+        if "n2" in run(["cat", f"/proc/{process}/cmdline"], check=False).stdout:
+            run(["kill", "-9", process], check=False)
+    run(["kill", "-9", daemon])
+    time.sleep(3)
+    run(["slurmd", "-N", "n2"], env={"SLURM_CONF": str(cluster / "slurm.conf")})
+    told = running.communicate()[0]
+    assert running.returncode == 0, told
+    for row in ("sinpos", "cape"):
+        folder = tmp_path / "out" / row / "1"
+        assert json.loads((folder / "length.json").read_text())["updates"] == UPDATES
+        path = folder / "checkpoints" / "checkpoint_last.pt"
+        state = torch.load(path, weights_only=True)
+        assert state["optimizer_history"][-1]["num_updates"] == UPDATES
