@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Slurm of this machine alone, to try recipes on: two nodes that are both this machine, no cgroups.
+# A Slurm of this machine alone, to try recipes on: two nodes of a core each, no cgroups.
 #
 #   scripts/slurm_one_node.sh start DIR     its state goes to DIR
 #   scripts/slurm_one_node.sh stop DIR
@@ -57,7 +57,7 @@ StateSaveLocation=$folder/state
 SlurmdTimeout=15
 KillWait=60
 SchedulerParameters=batch_sched_delay=0,sched_interval=2
-NodeName=n[1-2] NodeHostname=$host Port=[17001-17002] CPUs=2 RealMemory=16000 State=UNKNOWN
+NodeName=n[1-2] NodeHostname=$host Port=[17001-17002] CPUs=1 RealMemory=16000 State=UNKNOWN
 PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=60 State=UP
 PartitionName=high Nodes=ALL MaxTime=INFINITE PriorityTier=2 PreemptMode=OFF State=UP
 CONF

@@ -12,10 +12,10 @@ from tests.support import fairseq
 
 # Files go to processes whole, so the longest come first, or one process ends long after the other.
 LONGEST = (
-    "test_papers.py",
+    "test_recipes.py",
     "test_stacked.py",
     "test_floater.py",
-    "test_recipes.py",
+    "test_smoke.py",
     "test_length.py",
     "test_long_runs.py",
     "test_admin.py",
@@ -25,6 +25,7 @@ LONGEST = (
     "test_training.py",
     "test_translate.py",
     "test_mixed_lengths.py",
+    "test_papers.py",
 )
 
 

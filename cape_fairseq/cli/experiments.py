@@ -7,7 +7,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from cape_fairseq.cli.tool import Found, Tool, positive
+from cape_fairseq.cli.tool import Found, Tool, positive, show
 from cape_fairseq.errors import UsageError, UserError
 
 
@@ -144,6 +144,36 @@ def collect(args: Namespace) -> Found:
     return Found(collected.tables(args.out, find(args.table)))
 
 
+def add_gpu_check(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, default=Path("runs/gpu-check"), help="(runs/gpu-check)")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="(cuda)")
+    parser.add_argument("--updates", type=positive, default=100, help="of a training (100)")
+    parser.add_argument("--wheels", action="store_true", help="print what to carry, and end")
+
+
+def gpu_check(args: Namespace) -> Found:
+    from cape_fairseq.experiments import gpu_check as tool
+    from cape_fairseq.experiments.jobs import Plan
+    from cape_fairseq.experiments.launch import has_gpu
+
+    if args.wheels:
+        print(*tool.wheels(), sep="\n")
+        return Found([])
+    if args.device == "cuda" and not has_gpu():
+        raise UserError("there is no GPU here; --device cpu tries the path without one")
+    out = args.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    plan = Plan()
+    tool.jobs(plan, args.device, args.updates)
+    os.chdir(out)
+    failed = tool.check(out, plan)
+    tables = tool.report(out, args.device, failed)
+    if failed:
+        show(args, Found(tables))
+        raise UserError(f"{len(failed)} of {len(plan.jobs)} checks failed; see {out / 'check.md'}")
+    return Found(tables)
+
+
 COLLECT = """\
 Ours is the mean over seeds (and test sets, where the paper has one number for them) with the
 standard deviation over seeds; "-" is not measured, or not published. The scores' signature and
@@ -158,6 +188,11 @@ cape-fairseq experiments lists them. Everything goes to --out: corpora/, shared 
 EXPERIMENT/ROW/SEED. A second start does what is left, and what depends on something that changed.
 The tokens of an update stay the paper's whatever the number of GPUs."""
 
+GPU = """\
+Tests that need a GPU, speed and memory in float32 and half precision, and a short training of every
+encoding in float32, fp16 and amp; OUT/check.md and check.json. It needs no network and no
+Snakemake. --wheels prints what a machine with torch still needs: pip download these with
+--only-binary :all: and --python-version there, carry them, and pip install --no-index."""
 TOOLS = (
     Tool(
         "experiments",
@@ -168,5 +203,6 @@ TOOLS = (
     Tool("collect", "a paper's table with our numbers beside it", add_collect, collect, COLLECT),
     Tool("papers", "run the papers' experiments: a table each", add_papers, papers, PAPERS),
     Tool("train-run", "fairseq-train in a folder that resumes", add_train, train_run, TRAIN, True),
+    Tool("gpu-check", "all that needs a GPU, in one command", add_gpu_check, gpu_check, GPU),
     Tool("run-job", "run one job of a plan (Snakemake calls this)", add_job, run_job),
 )

@@ -245,6 +245,7 @@ def test_position_loss_is_fairseqs_loss(models, data_bin, tmp_path):
 
 
 def test_evaluate_reports_everything(models, data_bin, tmp_path):
+    pytest.importorskip("snakemake")
     command = [
         "bash",
         ROOT / "recipes/evaluate.sh",

@@ -1,5 +1,5 @@
 """Recipes from text to a score: bad input is one sentence and nothing written, and whatever hinders
-a recipe, it comes to the same results. The installer."""
+a recipe, it comes to the same results."""
 
 import gzip
 import json
@@ -9,7 +9,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import psutil
@@ -244,40 +243,3 @@ def test_what_changed_runs_again_and_nothing_else(undisturbed):
         assert f"cape_transformer_tiny/{job}: done in" in anew.stderr
     assert "binarize: done" not in anew.stderr
     assert json.loads((run_folder / "results.json").read_text())["updates"] == 3
-
-
-def test_installer_refuses_a_python_that_is_not_there_or_too_old(tmp_path):
-    result = run(["bash", ROOT / "scripts" / "install.sh", tmp_path / "python"], check=False)
-    assert result.returncode == 1
-    assert "there is no" in result.stderr
-    old = tmp_path / "python"
-    old.write_text("#!/bin/sh\necho 3.8\n")
-    old.chmod(0o755)
-    result = run(["bash", ROOT / "scripts" / "install.sh", old], check=False)
-    assert result.returncode == 1
-    assert "is Python 3.8, and 3.10 to 3.13 are supported" in result.stderr
-
-
-def test_installer_refuses_to_begin_without_a_compiler(tmp_path):
-    for name in ("scripts/install.sh", "setup.py", "requirements.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    command = ["bash", tmp_path / "scripts" / "install.sh", sys.executable]
-    if sys.version_info[:2] == (3, 12):
-        pytest.skip("there is a wheel for this Python, so nothing is compiled")
-    result = run(command, check=False, env={"CXX": "/nowhere/c++"})
-    assert result.returncode == 1
-    assert result.stderr.strip() == (
-        "install: fairseq is compiled here and there is no C++ compiler; "
-        "install one (Debian: apt-get install g++), or use Python 3.12"
-    )
-    assert not (tmp_path / ".venv").exists()
-
-
-def test_installing_again_changes_nothing():
-    before = (ROOT / ".venv" / "installed").stat().st_mtime_ns
-    result = run(["bash", ROOT / "scripts" / "install.sh", ROOT / ".venv" / "bin" / "python"])
-    assert result.stdout.strip().endswith(
-        f"is complete (Python {sys.version_info[0]}.{sys.version_info[1]}); nothing to do"
-    )
-    assert (ROOT / ".venv" / "installed").stat().st_mtime_ns == before

@@ -25,7 +25,7 @@ SLURM = (
     "--slurm-status-command squeue --slurm-init-seconds-before-status-checks 1 "
     "--slurm-no-account --seconds-between-status-checks 2"
 )
-UPDATES = 3000
+UPDATES = 60
 
 
 @pytest.fixture(scope="module")
