@@ -22,6 +22,7 @@ FLOORS = [
     "patches",
     "modules",
     "optim",
+    "criterions",
     "models",
     "tasks",
     "evaluation",

@@ -2,6 +2,7 @@
 
 from cape_fairseq import optim, patches  # noqa: F401  (they register themselves)
 from cape_fairseq.checkpoints.safe import allow_fairseq_checkpoints
+from cape_fairseq.criterions import label_smoothed_cross_entropy_chunked  # noqa: F401  (itself, too)
 from cape_fairseq.models import architectures  # noqa: F401  (registers everything)
 
 allow_fairseq_checkpoints()

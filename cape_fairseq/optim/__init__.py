@@ -1,4 +1,4 @@
 """Optimizers that fairseq lacks. ``--user-dir`` imports models and tasks only; models import
 this."""
 
-from cape_fairseq.optim import radam  # noqa: F401  (registers the optimizer)
+from cape_fairseq.optim import fused_adam, radam  # noqa: F401  (they register themselves)

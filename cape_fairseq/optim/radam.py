@@ -23,7 +23,7 @@ class FairseqRAdamConfig(FairseqDataclass):
     lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009
 
 
-def parse_betas(betas: Any) -> tuple[float, float]:
+def parse_betas(betas: Any, name: str = "radam") -> tuple[float, float]:
     """
     Raises:
         ValueError: it is not two numbers from 0 to below 1.
@@ -35,7 +35,7 @@ def parse_betas(betas: Any) -> tuple[float, float]:
         first = second = -1.0
     if not (0 <= first < 1 and 0 <= second < 1):
         raise ValueError(
-            f"--radam-betas is {betas}, but it must be two numbers from 0 to below 1, as in "
+            f"--{name}-betas is {betas}, but it must be two numbers from 0 to below 1, as in "
             "'(0.9, 0.98)'"
         )
     return first, second

@@ -1,0 +1,1 @@
+"""Losses that fairseq registers; the mathematics in ``chunked`` needs torch alone."""

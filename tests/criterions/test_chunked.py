@@ -1,0 +1,149 @@
+"""The chunked loss is fairseq's: values, gradients, logs, training, low precision, memory."""
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    label_smoothed_nll_loss,
+)
+
+from cape_fairseq.criterions.chunked import chunk_size, chunked_loss
+from cape_fairseq.criterions.label_smoothed_cross_entropy_chunked import ChunkedCriterion
+from tests.support import PAD, ToyTask, batch, build, train, train_losses
+
+WORDS, WIDTH, TOKENS = 37, 8, 50
+
+
+def tensors(kind=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(TOKENS, WIDTH, generator=generator, dtype=torch.float64)
+    weight = torch.randn(WORDS, WIDTH, generator=generator, dtype=torch.float64)
+    target = torch.randint(0, WORDS, (TOKENS,), generator=generator)
+    return (*(x.to(kind).requires_grad_() for x in (features, weight)), target)
+
+
+def fairseqs(features, weight, target, smoothing):
+    lprobs = torch.log_softmax(features @ weight.t(), dim=-1)
+    return label_smoothed_nll_loss(lprobs, target, smoothing)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 50, 1000])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_it_is_fairseqs_loss_in_float64(smoothing, size):
+    features, weight, target = tensors()
+    found = chunked_loss(features, weight, target, smoothing, size)
+    (3.0 * found.loss).backward()
+    ours = features.grad.clone(), weight.grad.clone()
+    features.grad = weight.grad = None
+    loss, nll = fairseqs(features, weight, target, smoothing)
+    (3.0 * loss).backward()
+    torch.testing.assert_close(found.loss, loss, rtol=1e-10, atol=0)
+    torch.testing.assert_close(found.nll, nll, rtol=1e-10, atol=0)
+    for mine, theirs in zip(ours, (features.grad, weight.grad), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
+    best = (features @ weight.t()).argmax(1)
+    assert int(found.correct) == int((best == target).sum())
+
+
+def test_gradients_are_those_of_differences():
+    features, weight, target = tensors()
+    assert torch.autograd.gradcheck(
+        lambda x, w: chunked_loss(x, w, target, 0.1, 13).loss, (features, weight)
+    )
+
+
+def test_float32_is_close():
+    features, weight, target = tensors(torch.float32)
+    chunked_loss(features, weight, target, 0.1, 16).loss.backward()
+    exact = tensors()
+    fairseqs(*exact, 0.1)[0].backward()
+    for mine, theirs in zip((features, weight), exact[:2], strict=True):
+        error = (mine.grad.double() - theirs.grad).abs().max() / theirs.grad.abs().max()
+        assert error < 1e-6
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_low_precision_sums_in_float32(kind):
+    """As fairseq's, which takes log-softmax in float32: scores alone are rounded."""
+    features, weight, target = tensors(kind)
+    found = chunked_loss(features, weight, target, 0.1, 16)
+    found.loss.backward()
+    scores = (features @ weight.t()).float()
+    loss, _ = label_smoothed_nll_loss(torch.log_softmax(scores, -1), target, 0.1)
+    assert found.loss.dtype == torch.float32
+    torch.testing.assert_close(found.loss, loss.detach(), rtol=1e-5, atol=0)
+    exact = tensors()
+    fairseqs(*exact, 0.1)[0].backward()
+    assert weight.grad.dtype == kind
+    torch.testing.assert_close(weight.grad.double(), exact[1].grad, rtol=0.05, atol=0.1)
+
+
+def test_a_chunk_of_a_large_vocabulary_is_small():
+    assert chunk_size(32_000) * 32_000 <= 1 << 21
+    assert chunk_size(10**6) == 64
+
+
+def sample(left: bool):
+    lengths = [7, 3, 5]
+    target = batch(lengths, left=False, seed=2)
+    previous = torch.cat([torch.full((3, 1), 2), target[:, :-1]], dim=1)
+    previous[target.eq(PAD)] = PAD
+    return {
+        "net_input": {
+            "src_tokens": batch(lengths, left=left),
+            "src_lengths": torch.tensor(lengths),
+            "prev_output_tokens": previous,
+        },
+        "target": target,
+        "ntokens": sum(lengths),
+    }
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("prefix", [0, 2])
+@pytest.mark.parametrize("arch", ["transformer", "cape_transformer_tiny"])
+def test_the_criterion_is_fairseqs(arch, prefix, left):
+    model = build(arch)
+    options = {"sentence_avg": False, "label_smoothing": 0.1, "ignore_prefix_size": prefix}
+    found = {}
+    for criterion in (LabelSmoothedCrossEntropyCriterion, ChunkedCriterion):
+        model.zero_grad()
+        own = criterion(ToyTask(), **options, report_accuracy=True)
+        loss, size, logs = own(model, sample(left))
+        loss.backward()
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+        found[criterion] = (float(loss), size, {k: float(v) for k, v in logs.items()}, gradients)
+    theirs, ours = found.values()
+    assert ours[0] == pytest.approx(theirs[0], rel=1e-6)
+    assert ours[1] == theirs[1]
+    assert ours[2] == pytest.approx(theirs[2], rel=1e-6)
+    for name, gradient in theirs[3].items():
+        torch.testing.assert_close(ours[3][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_what_it_cannot_do_is_said():
+    criterion = ChunkedCriterion(ToyTask(), False, 0.1)
+    with pytest.raises(ValueError, match="has only the sum over a batch"):
+        criterion(None, sample(True), reduce=False)
+    adaptive = build(
+        "cape_transformer_tiny",
+        adaptive_softmax_cutoff="20",
+        share_all_embeddings=False,
+        share_decoder_input_output_embed=False,
+    )
+    with pytest.raises(ValueError, match="leave out --adaptive-softmax-cutoff"):
+        criterion(adaptive, sample(True))
+    with pytest.raises(ValueError, match="--loss-chunk is -1, but it must be 0 or more"):
+        ChunkedCriterion(ToyTask(), False, 0.1, loss_chunk=-1)
+
+
+def test_training_is_fairseqs_with_both(data_bin, tmp_path):
+    """fairseq-train with this loss and the fused optimizer; resumed from a stock checkpoint."""
+    common = ("--label-smoothing", 0.1, "--weight-decay", 0.01, "--adam-betas", "(0.9, 0.98)")
+    stock = train(data_bin, tmp_path / "a", *common)
+    ours = ("--criterion", "label_smoothed_cross_entropy_chunked", "--optimizer", "fused_adam")
+    found = train(data_bin, tmp_path / "b", *common, *ours)
+    assert train_losses(found) == pytest.approx(train_losses(stock), rel=1e-3)
+    more = train(data_bin, tmp_path / "a", *common, updates=9)
+    resumed = train(data_bin, tmp_path / "b", *common, *ours, updates=9)
+    assert train_losses(resumed) == pytest.approx(train_losses(more), rel=1e-3)
