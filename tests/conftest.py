@@ -14,8 +14,8 @@ from tests.support import fairseq
 LONGEST = (
     "test_recipes.py",
     "test_stacked.py",
+    "test_training.py",
     "test_floater.py",
-    "test_smoke.py",
     "test_length.py",
     "test_long_runs.py",
     "test_admin.py",

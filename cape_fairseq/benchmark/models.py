@@ -10,9 +10,12 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+from fairseq.optim.adam import Adam
 from torch import Tensor, nn
 
 import cape_fairseq.models  # noqa: F401  (registers the architectures)
+from cape_fairseq.criterions.label_smoothed_cross_entropy_chunked import ChunkedCriterion
+from cape_fairseq.optim.fused_adam import FusedAdam
 
 STOCK = "fairseq transformer"
 
@@ -65,18 +68,22 @@ def random_batch(
 
 
 def training_step(
-    task: RandomTask, model: nn.Module, sample: dict[str, Any]
+    task: RandomTask, model: nn.Module, sample: dict[str, Any], fast: bool = False
 ) -> Callable[[], Tensor]:
-    """A function that does forward pass, backward pass and Adam's update on the batch."""
-    criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-6)
+    """A function that does forward pass, backward pass and the update of a batch: by fairseq's loss
+    and adam, or by this plugin's ``label_smoothed_cross_entropy_chunked`` and ``fused_adam``."""
+    criterion, optimizer = (
+        (ChunkedCriterion, FusedAdam) if fast else (LabelSmoothedCrossEntropyCriterion, Adam)
+    )
+    loss_of = criterion(task, sentence_avg=False, label_smoothing=0.1)
+    update = optimizer(model.parameters(), lr=1e-6)
     model.train()
 
     def step() -> Tensor:
-        optimizer.zero_grad()
-        loss, ntokens, _ = criterion(model, sample)
+        update.zero_grad()
+        loss, ntokens, _ = loss_of(model, sample)
         (loss / ntokens).backward()
-        optimizer.step()
+        update.step()
         return loss
 
     return step

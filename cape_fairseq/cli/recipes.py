@@ -121,7 +121,7 @@ def add_lengths(parser: ArgumentParser) -> None:
     parser.add_argument("--rows", default="", metavar='"A B ..."', help="(all); list prints them")
     seeds = (1, 10000001, 20000001)
     parser.add_argument("--seeds", type=numbers, default=seeds, help="(1 10000001 20000001)")
-    parser.add_argument("--max-update", type=positive, default=0, help="(800; with --data 8000)")
+    parser.add_argument("--max-update", type=positive, default=0, help="(900; with --data 8000)")
     parser.add_argument(
         "--stack", type=positive, default=0, help="tokens of a stack (100; with --data 300)"
     )

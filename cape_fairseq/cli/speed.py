@@ -26,7 +26,12 @@ def add_benchmark(parser: ArgumentParser) -> None:
         default=[10, 30, 100, 300],
         help="tokens of a sentence, training (10 30 100 300)",
     )
-    add("--variants", nargs="+", metavar="VARIANT", help="what to compare (all)")
+    add(
+        "--variants",
+        nargs="+",
+        metavar="VARIANT",
+        help='what to compare (all; also "sinpos, fast" with the chunked loss and fused adam)',
+    )
     add("--batch", type=positive, default=50, help="sentences of a batch, table9 (50)")
     add("--batch-tokens", type=positive, help="of a batch, table9 (5000 on a CPU, else no limit)")
     add("--memory-length", type=positive, default=1000, help="tokens of a sentence (1000)")

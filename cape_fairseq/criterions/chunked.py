@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-CHUNK_ELEMENTS = 1 << 21  # scores at once: 8 MiB in float32, which stays in the caches of a CPU
-SMALLEST_CHUNK = 64  # tokens
+# Fewer tokens at once read and write the gradient of the weight more often; more need more memory.
+CHUNK = 1024
 
 
 class Sums(NamedTuple):
@@ -28,11 +28,6 @@ class Sums(NamedTuple):
     correct: Tensor  # tokens whose reference has the highest score
 
 
-def chunk_size(words: int) -> int:
-    """Tokens of a chunk."""
-    return max(CHUNK_ELEMENTS // words, SMALLEST_CHUNK)
-
-
 class ChunkedLoss(torch.autograd.Function):
     """The loss, and its gradients taken on the way forward."""
 
@@ -40,35 +35,37 @@ class ChunkedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, features: Tensor, weight: Tensor, target: Tensor, smoothing: float, size: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        words = weight.shape[0]
-        small = smoothing / (words - 1)
+        small = smoothing / (weight.shape[0] - 1)
         large = 1.0 - smoothing - small
-        wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         exact = torch.promote_types(features.dtype, torch.float32)
-        sums = features.new_zeros(3, dtype=torch.promote_types(exact, torch.float64))
+        all_words = weight.sum(0, dtype=exact)  # sum z = x . (sum over words of W)
+        sums = features.new_zeros(3, dtype=torch.float64)
+        wanted = any(ctx.needs_input_grad[:2])
         d_features = torch.empty_like(features) if wanted else None
         d_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         for begin in range(0, len(target), size):
             part = slice(begin, begin + size)
-            x, t = features[part], target[part].unsqueeze(1)
+            x, t = features[part], target[part]
             scores = (x @ weight.t()).to(exact)
-            norm = scores.logsumexp(1)
-            picked = scores.gather(1, t).squeeze(1)
-            smooth = scores.sum(1)
+            picked = scores.gather(1, t.unsqueeze(1)).squeeze(1)
+            top = scores.amax(1)
+            exponentials = scores.sub_(top.unsqueeze(1)).exp_()
+            total = exponentials.sum(1)
+            norm = top + total.log()
+            smooth = x.to(exact) @ all_words
             sums[0] += (norm - large * picked - small * smooth).sum()
             sums[1] += (norm - picked).sum()
-            sums[2] += (picked == scores.amax(1)).sum()
+            sums[2] += (picked == top).sum()
             if wanted:
-                # softmax, in place of the scores
-                scores.sub_(norm.unsqueeze(1)).exp_()
-                # minus what smoothing gives to every word, and the reference's own share
-                scores.sub_(small)
-                scores.scatter_add_(1, t, scores.new_full(t.shape, -large))
-                slope = scores.to(x.dtype)
-                # by the chain rule through scores = x W^T
-                torch.mm(slope, weight, out=d_features[part])
-                d_weight += (slope.t() @ x).to(exact)
+                # softmax W, less what smoothing gives to every word and to the reference
+                inner = expected(exponentials, total, weight, x.dtype)
+                inner -= small * all_words + large * weight[t].to(exact)
+                d_features[part] = inner
+                # the same by words: softmax^T x, and the reference's own share
+                add_expected_by_word(d_weight, exponentials, total, x)
+                d_weight.index_add_(0, t, x.to(exact), alpha=-large)
         if wanted:
+            d_weight -= small * features.sum(0, dtype=exact)  # every token, every word
             ctx.save_for_backward(d_features, d_weight.to(weight.dtype))
         loss, nll, correct = sums.unbind()
         ctx.mark_non_differentiable(nll, correct)
@@ -82,8 +79,28 @@ class ChunkedLoss(torch.autograd.Function):
         return d_features * upstream, scaled_weight, None, None, None
 
 
+def expected(exponentials: Tensor, total: Tensor, weight: Tensor, kind: torch.dtype) -> Tensor:
+    """Mean of the words' weights by softmax, [n, C] in the precision of the exponentials.
+
+    In full precision the product comes first, since its result is smaller; half precision would
+    lose small shares of a large sum.
+    """
+    if kind == exponentials.dtype:
+        return (exponentials @ weight).div_(total.unsqueeze(1))
+    return ((exponentials / total.unsqueeze(1)).to(kind) @ weight).to(exponentials.dtype)
+
+
+def add_expected_by_word(found: Tensor, exponentials: Tensor, total: Tensor, x: Tensor) -> None:
+    """Add the sum over tokens of softmax^T x to ``found`` [V, C]; see :func:`expected`."""
+    if x.dtype == exponentials.dtype:
+        found.addmm_(exponentials.t(), x / total.unsqueeze(1))
+        return
+    shares = (exponentials / total.unsqueeze(1)).to(x.dtype)
+    found += (shares.t() @ x).to(exponentials.dtype)
+
+
 def chunked_loss(
-    features: Tensor, weight: Tensor, target: Tensor, smoothing: float, size: int = 0
+    features: Tensor, weight: Tensor, target: Tensor, smoothing: float, size: int = CHUNK
 ) -> Sums:
     """Sums of fairseq's label-smoothed loss over tokens.
 
@@ -92,7 +109,6 @@ def chunked_loss(
         weight: of the output projection, [V, C].
         target: [N].
         smoothing: fairseq's ``--label-smoothing``.
-        size: tokens of a chunk; 0 takes as many as fit a cache.
+        size: tokens of a chunk.
     """
-    size = size or chunk_size(weight.shape[0])
     return Sums(*ChunkedLoss.apply(features, weight, target, smoothing, size))

@@ -16,7 +16,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor, nn
 
-from cape_fairseq.criterions.chunked import Sums, chunked_loss
+from cape_fairseq.criterions.chunked import CHUNK, Sums, chunked_loss
 
 NAME = "label_smoothed_cross_entropy_chunked"
 
@@ -26,7 +26,7 @@ class ChunkedConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """fairseq's options, and the size of a chunk."""
 
     loss_chunk: int = field(
-        default=0, metadata={"help": "tokens whose scores are there at once (0: as fit a cache)"}
+        default=CHUNK, metadata={"help": "tokens whose scores are there at once"}
     )
 
 
@@ -62,11 +62,11 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
         label_smoothing: float,
         ignore_prefix_size: int = 0,
         report_accuracy: bool = False,
-        loss_chunk: int = 0,
+        loss_chunk: int = CHUNK,
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        if loss_chunk < 0:
-            raise ValueError(f"--loss-chunk is {loss_chunk}, but it must be 0 or more")
+        if loss_chunk < 1:
+            raise ValueError(f"--loss-chunk is {loss_chunk}, but it must be 1 or more")
         self.loss_chunk = loss_chunk
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple:

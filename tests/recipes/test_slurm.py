@@ -3,12 +3,15 @@
 apt-get install slurm-wlm munge; scripts/test.sh tests/recipes/test_slurm.py
 """
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 
+import psutil
 import pytest
 import torch
 
@@ -71,6 +74,20 @@ def updates(folder, row) -> int:
     return log.read_text().count("train_inner") if log.exists() else 0
 
 
+def down() -> str:
+    return run(["sinfo", "--noheader", "--dead", "--Format=NodeList"]).stdout
+
+
+def kill_node(cluster, name: str, job: str) -> None:
+    """Kill Slurm's daemon of a node, and the processes of the job on it."""
+    os.kill(int((cluster / f"slurmd-{name}.pid").read_text()), signal.SIGKILL)
+    for step in psutil.process_iter(["cmdline"]):
+        if " ".join(step.info["cmdline"] or []).startswith(f"slurmstepd: [{job}."):
+            for process in (*step.children(recursive=True), step):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
 def test_nothing_is_lost_or_trained_twice(cluster, tmp_path):
     write_corpus(tmp_path / "data", train=60, valid=5, test=6)
     running = start(tmp_path, "--profile", ROOT / "recipes/profiles/slurm", "--snakemake", SLURM)
@@ -79,13 +96,10 @@ def test_nothing_is_lost_or_trained_twice(cluster, tmp_path):
     assert nodes == {"n1", "n2"}  # side by side
     # Somebody more important takes the first node for a moment.
     run(["srun", "--partition", "high", "--nodelist", "n1", "--exclusive", "sleep", "1"])
-    # The other node dies, with all that runs on it.
-    daemon = (cluster / "slurmd-n2.pid").read_text().strip()
-    for process in run(["pgrep", "--full", "slurmstepd"], check=False).stdout.split():
-        if "n2" in run(["cat", f"/proc/{process}/cmdline"], check=False).stdout:
-            run(["kill", "-9", process], check=False)
-    run(["kill", "-9", daemon])
-    time.sleep(3)
+    # The other node dies, with all that runs on it, and comes back when Slurm has noticed.
+    wait_for(lambda: any(node == "n2" for _, node, _ in jobs()), running, "a job on n2")
+    kill_node(cluster, "n2", next(number for number, node, _ in jobs() if node == "n2"))
+    wait_for(lambda: "n2" in down(), running, "n2 to be down")
     run(["slurmd", "-N", "n2"], env={"SLURM_CONF": str(cluster / "slurm.conf")})
     told = running.communicate()[0]
     assert running.returncode == 0, told

@@ -1,4 +1,7 @@
-"""The papers' recipes on a small corpus, until models translate: scores are right by value."""
+"""The papers' recipes on a small corpus, until models translate: scores are right by value.
+
+scripts/test.sh -m smoke tests/recipes
+"""
 
 import json
 
@@ -7,6 +10,7 @@ import pytest
 from cape_fairseq.experiments.papers import EXPERIMENTS
 from tests.support import ROOT, run
 
+pytestmark = pytest.mark.smoke
 LEARNED = 20  # BLEU; a model that learned nothing has 0
 
 
@@ -33,7 +37,6 @@ def test_cape(tmp_path):
     assert loss["models"]["cape5"]["all"]["mean"][0] < 4
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "cape_en_de_6l"])
 def test_every_experiment(name, tmp_path):
     rows = [row.name for row in EXPERIMENTS[name].chosen([])][:2]

@@ -10,14 +10,14 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.corpora import raw_file
 
 TINY = (
-    *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "4e-3"),
+    *("--optimizer", "fused_adam", "--adam-betas", "(0.9, 0.98)", "--lr", "4e-3"),
     *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", "500", "--warmup-init-lr", "1e-7"),
-    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
+    *("--criterion", "label_smoothed_cross_entropy_chunked", "--label-smoothing", "0.1"),
     *("--dropout", "0.1", "--max-tokens", "4096"),
 )
 # The quick start's corpus has short sentences and few words.
 QUICK = (*TINY, "--max-tokens", "2048", "--warmup-updates", "200")
-QUICK_UPDATES = 800
+QUICK_UPDATES = 900
 QUICK_STACK = 100  # tokens: the longest sentences of test_long
 # CAPE where word order is similar: real positions and a begin-of-sentence token on the source are
 # the papers', and slow learning on little text (docs/length.md).
