@@ -22,7 +22,6 @@ LONGEST = (
     "test_positional_transformer.py",
     "test_matrix.py",
     "test_warm_start.py",
-    "test_training.py",
     "test_translate.py",
     "test_mixed_lengths.py",
     "test_papers.py",

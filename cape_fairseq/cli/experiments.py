@@ -6,9 +6,13 @@ import argparse
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cape_fairseq.cli.tool import Found, Tool, positive, show
 from cape_fairseq.errors import UsageError, UserError
+
+if TYPE_CHECKING:
+    from cape_fairseq.experiments.jobs import Plan
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -23,7 +27,8 @@ def add_machine(parser: ArgumentParser) -> None:
     parser.add_argument("--cores", type=positive, default=cores, help="of this machine (all)")
     parser.add_argument("--executor", default="", help="of Snakemake, as slurm (this machine)")
     parser.add_argument("--profile", default="", metavar="DIR", help="of Snakemake")
-    parser.add_argument("--snakemake", default="", metavar="WORDS", help="more options for it")
+    more = 'more options for it, as in --snakemake="--keep-going"'
+    parser.add_argument("--snakemake", default="", metavar="WORDS", help=more)
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead")
 
 
@@ -57,7 +62,9 @@ def papers(args: Namespace) -> Found:
     for name in args.experiments:
         planning.experiment_jobs(plan, find(name), settings)
     kind = "archives" if args.archives or not args.smoke else "stand-ins"
-    return start(args, plan, f"papers smoke={args.smoke} {kind}", settings.gpus)
+    processes = settings.gpus * settings.nodes
+    made = f"papers smoke={args.smoke} {kind} processes={processes}"
+    return start(args, plan, made, settings.gpus, cpu=args.smoke or args.cpu)
 
 
 def gpus_of(args: Namespace) -> int:
@@ -66,11 +73,11 @@ def gpus_of(args: Namespace) -> int:
     Raises:
         UserError: there is none, and the models are the papers'.
     """
-    from cape_fairseq.experiments.launch import has_gpu
+    from cape_fairseq.experiments.machine import has_gpu
 
     if args.smoke or args.cpu:
         return 0
-    if not (args.gpus or has_gpu() or args.dry_run or args.executor):
+    if not (has_gpu() or args.dry_run or args.executor or args.profile):
         raise UserError(
             "there is no GPU here, and the papers' models take weeks without one; add --smoke to "
             "try the path, --executor slurm for a cluster, or --cpu to do it all the same"
@@ -78,17 +85,24 @@ def gpus_of(args: Namespace) -> int:
     return args.gpus or 1
 
 
-def start(args: Namespace, plan, settings: str, gpus: int = 0) -> Found:
-    """Run a plan in ``args.out``, or show it."""
+def start(
+    args: Namespace, plan: Plan, settings: str, gpus: int | None = None, cpu: bool = False
+) -> Found:
+    """Run a plan in ``args.out``, or show it. Without ``gpus`` a training takes one, if there is
+    any."""
+    from cape_fairseq.evaluation.rows import Rows
     from cape_fairseq.experiments import engine
+    from cape_fairseq.experiments.machine import has_gpu
 
     if args.dry_run:
         for job in plan.jobs:
             print(f"# {job.name}", *job.shown(), sep="\n")
         return Found([])
-    machine = engine.Machine(gpus, args.cores, args.executor, args.profile, args.snakemake)
-    engine.run(plan, args.out.absolute(), machine, settings)
-    return Found([])
+    gpus = int(has_gpu()) if gpus is None else gpus
+    places = (args.cores, args.executor, args.profile, args.snakemake)
+    engine.run(plan, args.out.absolute(), engine.Machine(gpus, cpu, *places), settings)
+    made = [[str(args.out / path)] for path in plan.shown]
+    return Found([Rows(["made"], made)] if args.json else [])
 
 
 def add_job(parser: ArgumentParser) -> None:
@@ -154,7 +168,7 @@ def add_gpu_check(parser: ArgumentParser) -> None:
 def gpu_check(args: Namespace) -> Found:
     from cape_fairseq.experiments import gpu_check as tool
     from cape_fairseq.experiments.jobs import Plan
-    from cape_fairseq.experiments.launch import has_gpu
+    from cape_fairseq.experiments.machine import has_gpu
 
     if args.wheels:
         print(*tool.wheels(), sep="\n")
@@ -162,6 +176,9 @@ def gpu_check(args: Namespace) -> Found:
     if args.device == "cuda" and not has_gpu():
         raise UserError("there is no GPU here; --device cpu tries the path without one")
     out = args.out.absolute()
+    args.json = args.json and args.json.absolute()
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty, and old results must not pass for new ones")
     out.mkdir(parents=True, exist_ok=True)
     plan = Plan()
     tool.jobs(plan, args.device, args.updates)

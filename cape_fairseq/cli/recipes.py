@@ -68,7 +68,7 @@ def add_train(parser: ArgumentParser) -> None:
 
 def train(args: Namespace) -> Found:
     from cape_fairseq.experiments.jobs import Plan
-    from cape_fairseq.experiments.launch import has_gpu
+    from cape_fairseq.experiments.machine import has_gpu
     from cape_fairseq.experiments.recipes import train as recipe
 
     plan, gpus = Plan(), args.gpus or int(has_gpu())

@@ -36,6 +36,7 @@ def output_weight(model: Any) -> Tensor:
     Raises:
         ValueError: scores are made in another way than by this one product.
     """
+    # fairseq's wrapper for several processes passes attributes on.
     decoder = getattr(model, "decoder", None)
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise ValueError(
@@ -77,9 +78,8 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
         """
         if not reduce:
             raise ValueError(f"--criterion {NAME} has only the sum over a batch")
-        inner = getattr(model, "module", model)
         features, _ = model(**sample["net_input"], features_only=True)
-        sums, total = self.sums(features, output_weight(inner), sample["target"])
+        sums, total = self.sums(features, output_weight(model), sample["target"])
         size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         logs = {
             "loss": sums.loss.data,

@@ -64,7 +64,10 @@ def rows(out: Path, experiment: Experiment) -> Rows:
     return Rows(
         [*head, "seeds"],
         lines,
-        [f"open in the paper: {choice}" for choice in experiment.choices],
+        [
+            *(f"open in the paper: {choice}" for choice in experiment.choices),
+            *(f"{row.name}: {row.choice}" for row in experiment.rows if row.choice),
+        ],
         f"{experiment.title}: {experiment.score.replace('_', ' ')}",
     )
 

@@ -130,10 +130,12 @@ def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, me
     """
     names = list(splits)
     for lang in (source, target):
-        files = {raw_file(splits[name], lang): f"text/{name}.{lang}" for name in names}
-        flat = [word for pair in files.items() for word in pair]
-        words = command("cape-fairseq", "tokenize", lang, flat)
-        plan.add(Job(f"text/tokenize-{lang}", (words,), tuple(files), tuple(files.values())))
+        raw = [raw_file(splits[name], lang) for name in names]
+        made = [f"text/{name}.{lang}" for name in names]
+        pairs = [word for pair in zip(raw, made, strict=True) for word in pair]
+        words = command("cape-fairseq", "tokenize", lang, pairs)
+        inputs = tuple(dict.fromkeys(raw))  # two splits may be one file
+        plan.add(Job(f"text/tokenize-{lang}", (words,), inputs, tuple(made)))
     segment(plan, names, source, target, merges)
     prefixes = {"train": "text/bpe.train", "valid": "text/bpe.valid"}
     prefixes["test"] = ",".join(f"text/bpe.{name}" for name in names[2:])

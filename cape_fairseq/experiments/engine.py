@@ -18,6 +18,7 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import locks
 from cape_fairseq.experiments.jobs import Plan
 from cape_fairseq.experiments.launch import FAILED, NEWS_FILE, STOPPED
+from cape_fairseq.experiments.machine import CPU_ONLY, visible
 
 WORKFLOW = Path(__file__).with_name("workflow.smk")
 SNAKEMAKE_LOG = Path("logs/snakemake.log")
@@ -29,6 +30,7 @@ class Machine:
 
     Args:
         gpus: of a training; 0 uses the processor.
+        cpu: leave GPUs alone.
         cores: of this machine, at most; 0 takes all.
         executor: Snakemake's, for instance slurm.
         profile: a folder of Snakemake's settings.
@@ -36,6 +38,7 @@ class Machine:
     """
 
     gpus: int = 0
+    cpu: bool = False
     cores: int = 0
     executor: str = ""
     profile: str = ""
@@ -48,15 +51,9 @@ class Machine:
         if self.executor:
             words += ["--executor", self.executor]
             words += [] if self.profile else ["--jobs", "100"]
-        else:
-            words += ["--cores", str(cores), "--resources", f"gpu={max(total_gpus(), self.gpus)}"]
+        elif not self.profile:  # which has limits of its own
+            words += ["--cores", str(cores), "--resources", f"gpu={max(len(visible()), self.gpus)}"]
         return [*words, *shlex.split(self.more), "--config", *config]
-
-
-def total_gpus() -> int:
-    from cape_fairseq.experiments.training import device_count
-
-    return device_count()
 
 
 def need_snakemake() -> None:
@@ -96,6 +93,8 @@ def run(plan: Plan, out: Path, machine: Machine, settings: str) -> None:
         SystemExit: with status 143 or 130 when a signal ended it; trainings have saved.
     """
     need_snakemake()
+    if machine.cpu:
+        os.environ[CPU_ONLY] = "1"
     out.mkdir(parents=True, exist_ok=True)
     with locks.held(out / "lock") as lock:
         remember(out, settings)
@@ -146,6 +145,7 @@ class Follower:
                 self.process = subprocess.Popen(
                     command, stdout=log, stderr=log, start_new_session=True, pass_fds=(lock,)
                 )
+                locks.sign(lock, self.process.pid)
                 while self.process.poll() is None:
                     time.sleep(0.3)
                     self.show()

@@ -110,7 +110,7 @@ def losses(out: Path) -> Rows:
 
 def report(out: Path, device: str, failed: dict[str, str]) -> list[Rows]:
     """All that was found; also as check.json and check.md."""
-    from cape_fairseq.experiments.training import device as place
+    from cape_fairseq.experiments.machine import device as place
 
     tables = [losses(out)]
     for path in sorted(out.glob("benchmark-*.json")):

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 import cape_fairseq
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.jobs import Command, Job
+from cape_fairseq.experiments.machine import has_gpu, reserved
 from cape_fairseq.files import replacing
 
 STOPPED = 143  # the status of what a SIGTERM ended
@@ -31,10 +32,6 @@ KEEP_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "-1",
 }
-
-
-def has_gpu() -> bool:
-    return shutil.which("nvidia-smi") is not None
 
 
 def executable(command: Command) -> list[str]:
@@ -56,8 +53,9 @@ def executable(command: Command) -> list[str]:
     return [sys.executable, "-m", f"fairseq_cli.{tool.removeprefix('fairseq-')}", *words]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, **({} if has_gpu() else KEEP_MEMORY), "PYTHONUNBUFFERED": "1"}
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    memory = {} if has_gpu() else KEEP_MEMORY
+    return {**os.environ, **memory, "PYTHONUNBUFFERED": "1", **more}
 
 
 def last_news(log: Path) -> str:
@@ -109,15 +107,36 @@ def news(job: Job) -> Iterator[None]:
         thread.join()
 
 
-def run_command(command: list[str], output: IO[str], errors: IO[str] | int, **options) -> int:
+def run_command(
+    command: list[str],
+    output: IO[str],
+    errors: IO[str] | int,
+    more: Mapping[str, str] = MappingProxyType({}),
+    keep: tuple[int, ...] = (),
+) -> int:
     """Run a command to its end -> its status. SIGTERM is passed on, and its end awaited, so that a
-    training saves."""
-    process = subprocess.Popen(command, stdout=output, stderr=errors, env=environment(), **options)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    training saves.
+
+    Args:
+        more: environment variables.
+        keep: descriptors that the command inherits.
+    """
+    process = subprocess.Popen(
+        command, stdout=output, stderr=errors, env=environment(more), pass_fds=keep
+    )
+    stopped = []
+
+    def stop(*_: object) -> None:
+        stopped.append(True)
+        process.terminate()
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         status = process.wait()
     finally:
         signal.signal(signal.SIGTERM, before)
+    if stopped and status:
+        return STOPPED  # torchrun has a status of its own for it
     return 128 - status if status < 0 else status
 
 
@@ -133,12 +152,12 @@ def run_job(job: Job) -> None:
     NEWS_FILE.parent.mkdir(exist_ok=True)
     for path in job.outputs:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "w", encoding="utf-8") as written, news(job):
+    with open(log, "w", encoding="utf-8") as written, news(job), reserved(job.gpus) as more:
         for command in job.commands[: -1 if job.stdout else None]:
-            check(job, run_command(executable(command), written, subprocess.STDOUT))
+            check(job, run_command(executable(command), written, subprocess.STDOUT, more))
         if job.stdout:
             with replacing(Path(job.stdout)) as temporary, open(temporary, "w") as output:
-                check(job, run_command(executable(job.commands[-1]), output, written))
+                check(job, run_command(executable(job.commands[-1]), output, written, more))
 
 
 def check(job: Job, status: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,9 +35,14 @@ def take(path: Path, wait: bool = False, waiting: Callable[[str], None] = lambda
             ) from None
         waiting(holder(path))
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+    sign(descriptor, os.getpid())
     return descriptor
+
+
+def sign(descriptor: int, process: int) -> None:
+    """Say in a lock's file which process holds it."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"process {process} on {os.uname().nodename}\n".encode(), 0)
 
 
 @contextmanager
@@ -49,25 +55,16 @@ def held(path: Path, wait: bool = False, waiting=lambda who: None) -> Iterator[i
         os.close(descriptor)
 
 
-@contextmanager
-def one_of(folder: Path, count: int, wanted: int) -> Iterator[list[int]]:
-    """``wanted`` of ``count`` devices that nobody else of this machine holds in ``folder``.
-
-    Raises:
-        UserError: so many are not free.
-    """
-    found: dict[int, int] = {}
-    try:
-        for number in range(count):
-            if len(found) == wanted:
-                break
-            try:
-                found[number] = take(folder / f"gpu-{number}")
-            except UserError:
-                continue
-        if len(found) < wanted:
-            raise UserError(f"{wanted} GPUs are asked for, but {len(found)} of {count} are free")
-        yield list(found)
-    finally:
-        for descriptor in found.values():
-            os.close(descriptor)
+def some_of(folder: Path, names: Sequence[str], count: int) -> dict[str, int] | None:
+    """``count`` of the named things that nobody else holds in ``folder``, with their locks; nothing
+    if so many are not free."""
+    found: dict[str, int] = {}
+    for name in names:
+        if len(found) < count:
+            with contextlib.suppress(UserError):
+                found[name] = take(folder / name.replace("/", "_"))
+    if len(found) == count:
+        return found
+    for descriptor in found.values():
+        os.close(descriptor)
+    return None

@@ -71,7 +71,7 @@ def train(
             (text.ready, *((parent.ready,) if parent else ())),
             (ready,),
             heavy=True,
-            gpus=gpus,
+            gpus=max(gpus, 1),
             nodes=nodes,
             hours=hours,
         )

@@ -4,7 +4,6 @@ from has changed, refused when its settings have."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -14,11 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cape_fairseq
 from cape_fairseq.data.parallel import read_json, write_lines
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import locks
-from cape_fairseq.experiments.launch import STOPPED, executable, has_gpu, run_command
+from cape_fairseq.experiments.launch import STOPPED, executable, run_command
+from cape_fairseq.experiments.machine import (
+    cluster_prefix,
+    device,
+    rendezvous,
+    software,
+)
 from cape_fairseq.files import sha256
 
 # Logs that can be read and parsed, and batches that are the same in a resumed run as in an
@@ -27,6 +31,7 @@ LOGGING = (
     *("--update-epoch-batch-itr", "True", "--log-format", "simple"),
     *("--log-interval", "20", "--no-progress-bar"),
 )
+LEARNED = ("train", "valid")  # other splits do not matter to a training
 LIMITS = ("--max-update", "--max-epoch")  # a larger one goes on from where training ended
 
 
@@ -35,16 +40,17 @@ def digest(path: Path) -> str:
 
 
 def data_digest(folder: Path) -> str:
-    """What identifies binarized data without reading all of them: words, lengths, sizes.
+    """What identifies the data of a training without reading all: words, lengths, sizes.
 
     Raises:
         UserError: there are none.
     """
     words = sorted(folder.glob("dict.*.txt"))
-    indices = sorted(folder.glob("*.idx"))
+    indices = [path for split in LEARNED for path in sorted(folder.glob(f"{split}*.idx"))]
     if not words or not indices:
         raise UserError(f"{folder} has no binarized data; give what fairseq-preprocess wrote")
-    sizes = " ".join(str(path.stat().st_size) for path in sorted(folder.glob("*.bin")))
+    texts = [path for split in LEARNED for path in sorted(folder.glob(f"{split}*.bin"))]
+    sizes = " ".join(str(path.stat().st_size) for path in texts)
     return f"{sha256([*words, *indices])[:16]} {sizes}"
 
 
@@ -52,8 +58,9 @@ def split_limits(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Options without those that say how long, and those."""
     kept, limits, words = [], {}, iter(options)
     for word in words:
-        if word in LIMITS:
-            limits[word] = next(words, "")
+        option, equals, value = word.partition("=")
+        if option in LIMITS:
+            limits[option] = value if equals else next(words, "")
         else:
             kept.append(word)
     return kept, limits
@@ -114,9 +121,13 @@ class TrainingRun:
             )
         changed = [kind for kind in ("data", "parent") if before[kind] != now[kind]]
         if changed:
-            say(f"{self.run}: the {' and the '.join(changed)} changed; training starts anew")
-            shutil.rmtree(self.checkpoints)
-            self.log.unlink(missing_ok=True)
+            old = self.run / "checkpoints.old"
+            what = " and the ".join(changed)
+            say(f"{self.run}: the {what} changed; training starts anew, what was is in {old.name}")
+            shutil.rmtree(old, ignore_errors=True)
+            self.checkpoints.rename(old)
+            if self.log.exists():
+                self.log.replace(old / self.log.name)
             return empty
         for start in before["starts"]:  # one that was killed never said how long it ran
             if "seconds" not in start and self.log.exists():
@@ -127,7 +138,7 @@ class TrainingRun:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lines(path, [json.dumps(state, indent=1)])
 
-    def command(self, devices: Sequence[int]) -> list[str]:
+    def command(self) -> list[str]:
         """fairseq-train, by torchrun where there are several processes."""
         begin = ["--finetune-from-model", str(self.parent)] if self.parent else []
         words = ("fairseq-train", *self.options, "--save-dir", str(self.checkpoints), *begin)
@@ -199,68 +210,9 @@ class TrainingRun:
     def start(self, lock: int) -> int:
         """fairseq-train with the lock, which it keeps even if this process is killed."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        count = device_count()
-        folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"cape-fairseq-gpus-{os.getuid()}"
-        with locks.one_of(folder, count, min(self.gpus, count)) as devices:
-            if devices and "CUDA_VISIBLE_DEVICES" not in os.environ:
-                os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
-            with open(self.log, "a", encoding="utf-8") as log:
-                command = self.command(devices)
-                return run_command(command, log, subprocess.STDOUT, pass_fds=(lock,))
+        with open(self.log, "a", encoding="utf-8") as log:
+            return run_command(self.command(), log, subprocess.STDOUT, keep=(lock,))
 
 
 def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
-
-
-def device_count() -> int:
-    """GPUs of this machine, without importing torch."""
-    if not has_gpu():
-        return 0
-    found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    return len(found.stdout.splitlines())
-
-
-def device() -> str:
-    """The first GPU's name, or the processor's."""
-    if has_gpu():
-        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        found = subprocess.run(query, capture_output=True, text=True, check=False)
-        return (found.stdout.splitlines() or ["GPU"])[0]
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return os.uname().machine
-
-
-def software() -> dict[str, str]:
-    """The version that trained: of the package, and the commit of a checkout."""
-    folder = Path(cape_fairseq.__file__).parent.parent
-    git = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
-    commit = None
-    if (folder / ".git").exists() and shutil.which("git"):
-        commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    return {"cape_fairseq": cape_fairseq.__version__, **({"commit": commit} if commit else {})}
-
-
-def cluster_prefix(nodes: int) -> list[str]:
-    """
-    Raises:
-        UserError: there is no cluster around.
-    """
-    if "SLURM_JOB_ID" not in os.environ:
-        raise UserError(f"{nodes} nodes need Slurm; add --executor slurm, or take one node")
-    return ["srun", "--overlap", "--nodes", str(nodes), "--ntasks-per-node", "1"]
-
-
-def rendezvous(nodes: int) -> list[str]:
-    """torchrun's meeting point on the first node, at a port that was free there."""
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
-    host = f"{socket.gethostname()}:{port}"
-    job = os.environ["SLURM_JOB_ID"]
-    return [
-        *("--nnodes", str(nodes), "--rdzv-backend", "c10d"),
-        *("--rdzv-endpoint", host, "--rdzv-id", job),
-    ]

@@ -30,8 +30,10 @@ for job in plan["jobs"]:
         benchmark: job["log"].removesuffix(".log") + ".tsv"
         threads: cores
         resources:
-            gpu=job["gpus"] if gpus else 0,
+            gpu=job["gpus"] * job["nodes"] if gpus else 0,
             nodes=job["nodes"],
             runtime=int(60 * job["hours"]),
+            # Two minutes before the time is over Slurm sends SIGTERM, and trainings save.
+            slurm_extra="--signal=TERM@120 --requeue",
         shell:
             "exec {sys.executable:q} -m cape_fairseq run-job {config[plan]:q} {params.name:q}"

@@ -6,6 +6,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     label_smoothed_nll_loss,
 )
+from fairseq.distributed import ModuleProxyWrapper
 
 from cape_fairseq.criterions.chunked import chunked_loss
 from cape_fairseq.criterions.label_smoothed_cross_entropy_chunked import ChunkedCriterion
@@ -114,6 +115,23 @@ def test_the_criterion_is_fairseqs(arch, prefix, left):
     assert ours[2] == pytest.approx(theirs[2], rel=1e-6)
     for name, gradient in theirs[3].items():
         torch.testing.assert_close(ours[3][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_fairseqs_wrapper_for_several_processes_is_looked_through():
+    """fairseq hands on ModuleProxyWrapper(DDP(model)), which passes attributes on."""
+    model = build("cape_transformer_tiny")
+
+    class Parallel(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = model
+
+        def forward(self, *args, **options):
+            return self.module(*args, **options)
+
+    criterion = ChunkedCriterion(ToyTask(), False, 0.1)
+    wrapped = criterion(ModuleProxyWrapper(Parallel()), sample(True))
+    assert float(wrapped[0]) == float(criterion(model, sample(True))[0])
 
 
 def test_what_it_cannot_do_is_said():

@@ -45,6 +45,10 @@ def test_wheels_and_refusal(monkeypatch, tmp_path):
     names = {line.partition("==")[0] for line in cape("gpu-check", "--wheels").stdout.split()}
     assert {"fairseq-fixed", "torchdiffeq", "sacrebleu", "pytest"} <= names
     assert not {"torch", "snakemake", "ruff"} & names
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "old").touch()
+    refused = cape("gpu-check", "--device", "cpu", "--out", tmp_path / "full", check=False)
+    assert "full is not empty, and old results must not pass for new ones" in refused.stderr
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     refused = cape("gpu-check", "--out", tmp_path / "out", check=False)
     assert refused.returncode == 1

@@ -9,7 +9,7 @@ import pytest
 from fairseq import options
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import launch
+from cape_fairseq.experiments import machine
 from cape_fairseq.experiments.jobs import Plan
 from cape_fairseq.experiments.papers import EXPERIMENTS, find
 from cape_fairseq.experiments.plan import Settings, experiment_jobs
@@ -53,7 +53,7 @@ def test_fairseq_accepts_every_training(name, tmp_path):
     for words in trainings(name, seeds=(1,), rows=tuple(row.name for row in experiment.rows)):
         run, own, data, more = split(words)
         (tmp_path / "dict.en.txt").touch()
-        command = TrainingRun(tmp_path / run, [data, *more], None).command([])
+        command = TrainingRun(tmp_path / run, [data, *more], None).command()
         parsed = options.parse_args_and_arch(options.get_training_parser(), command[3:])
         rows.add(run.split("/")[1])
         assert parsed.share_all_embeddings
@@ -99,14 +99,14 @@ def test_translations_of_long_texts_are_not_cut(name):
 
 def test_several_gpus_use_torchrun_at_a_port_of_their_own(tmp_path, monkeypatch):
     run = TrainingRun(tmp_path / "run", ["data", "--arch", "x"], None, gpus=4)
-    words = " ".join(run.command([0, 1, 2, 3]))
+    words = " ".join(run.command())
     assert "torch.distributed.run --nproc-per-node 4 --standalone" in words
     assert "--distributed-world-size 4" in words
     many = TrainingRun(tmp_path / "run", ["data", "--arch", "x"], None, gpus=4, nodes=2)
     with pytest.raises(UserError, match="2 nodes need Slurm"):
-        many.command([])
+        many.command()
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    words = " ".join(many.command([]))
+    words = " ".join(many.command())
     assert words.startswith("srun --overlap --nodes 2 --ntasks-per-node 1 ")
     assert re.search(r"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint \S+:\d+ --rdzv-id 77", words)
     assert "--distributed-world-size 8" in words
@@ -133,10 +133,11 @@ def test_seeds_are_further_apart_than_runs_are_long():
         (("cape9",), 1, "there is no experiment cape9; choose from cape_en_de_6l"),
         (("floater_table6", "--rows", "ode"), 1, 'from row sinpos; add it: --rows "sinpos ode"'),
         (("cape_en_de_6l",), 1, "there is no GPU here"),
+        (("cape_en_de_6l", "--gpus", "4"), 1, "there is no GPU here"),
     ],
 )
 def test_bad_options_are_one_sentence(arguments, status, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(launch, "has_gpu", lambda: False)
+    monkeypatch.setattr(machine, "has_gpu", lambda: False)
     smoke = () if message.startswith("there is no GPU") else ("--smoke",)
     result = cape("papers", *arguments, *smoke, "--out", tmp_path / "out", check=False)
     assert result.returncode == status

@@ -1,6 +1,7 @@
 """A training in a folder: resumed, started anew, refused, alone; and jobs around it."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -10,9 +11,9 @@ import time
 import pytest
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import launch, locks
+from cape_fairseq.experiments import launch, locks, machine
 from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.training import TrainingRun
+from cape_fairseq.experiments.training import TrainingRun, data_digest, split_limits
 from tests.support import cape, train_arguments
 
 
@@ -67,6 +68,7 @@ def test_another_parent_or_other_data_start_anew(data_bin, tmp_path, capsys):
     assert run.begin()["starts"] == []
     assert "the parent changed; training starts anew" in capsys.readouterr().err
     assert not kept.exists()
+    assert (tmp_path / "run" / "checkpoints.old" / kept.name).exists()
     run.write_state(run.begin(), run.state_path)
     with open(tmp_path / "bin" / "dict.en.txt", "a") as stream:
         stream.write("more 1\n")
@@ -124,16 +126,64 @@ def test_locks_end_with_their_holder(tmp_path):
     holder.wait()
 
 
-def test_trainings_beside_each_other_take_other_gpus(tmp_path):
-    with locks.one_of(tmp_path, 4, 2) as first, locks.one_of(tmp_path, 4, 2) as second:
-        assert sorted(first + second) == [0, 1, 2, 3]
-        with (
-            pytest.raises(UserError, match="1 GPUs are asked for, but 0 of 4 are free"),
-            locks.one_of(tmp_path, 4, 1),
-        ):
+def test_jobs_beside_each_other_take_other_gpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "visible", lambda: ["2", "3", "GPU-5"])
+    monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
+    with machine.reserved(1) as one, machine.reserved(2) as two:
+        assert one == {"CUDA_VISIBLE_DEVICES": "2"}
+        assert two == {"CUDA_VISIBLE_DEVICES": "3,GPU-5"}
+        assert locks.some_of(tmp_path / f"cape-fairseq-gpus-{os.getuid()}", ["2", "x"], 2) is None
+        # It waits until one is free.
+        monkeypatch.setattr(machine.time, "sleep", lambda _: pytest.fail("waits"))
+        with pytest.raises(pytest.fail.Exception, match="waits"), machine.reserved(1):
             pass
-    with locks.one_of(tmp_path, 4, 4) as all_of_them:
-        assert all_of_them == [0, 1, 2, 3]
+    with machine.reserved(3) as all_of_them:
+        assert all_of_them == {"CUDA_VISIBLE_DEVICES": "2,3,GPU-5"}
+    with (
+        pytest.raises(UserError, match="4 GPUs are asked for, but there are 3"),
+        machine.reserved(4),
+    ):
+        pass
+    monkeypatch.setenv("SLURM_JOB_ID", "7")  # Slurm gives each job its own
+    with machine.reserved(4) as none:
+        assert none == {}
+
+
+def test_only_visible_gpus_count(monkeypatch):
+    monkeypatch.setattr(machine.shutil, "which", lambda name: name)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert machine.visible() == ["2", "3"]
+    monkeypatch.setenv(machine.CPU_ONLY, "1")
+    assert machine.visible() == []
+
+
+def test_limits_in_either_spelling():
+    options = ["--max-update", "9", "--lr", "1", "--max-update=12", "--max-epoch=3"]
+    assert split_limits(options) == (["--lr", "1"], {"--max-update": "12", "--max-epoch": "3"})
+
+
+def test_other_test_sets_are_no_other_data(data_bin, tmp_path):
+    shutil.copytree(data_bin, tmp_path / "bin")
+    before = data_digest(tmp_path / "bin")
+    (tmp_path / "bin" / "test.en-de.en.idx").write_bytes(b"other")
+    assert data_digest(tmp_path / "bin") == before
+    (tmp_path / "bin" / "valid.en-de.en.idx").write_bytes(b"other")
+    assert data_digest(tmp_path / "bin") != before
+
+
+def test_a_signal_has_its_status_whatever_the_command_says(tmp_path):
+    """torchrun ends with 1 after SIGTERM."""
+    program = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))\n"
+        "os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
+    )
+    outer = (
+        "import sys; from cape_fairseq.experiments.launch import run_command;"
+        "print(run_command([sys.executable, '-c', sys.argv[1]], None, None))"
+    )
+    found = subprocess.run([sys.executable, "-c", outer, program], capture_output=True, text=True)
+    assert found.stdout.strip() == "143"
 
 
 def job(tmp_path, *words, **more):
