@@ -26,7 +26,7 @@ PLAIN_SOURCE = ("--source-scale", "1", "--source-bos", "off")
 NOT_CUT = ("--max-len-a", "2", "--max-len-b", "200")
 
 
-def mixed(tokens: int, from_epoch: int, share: float = 0.3) -> tuple[str, ...]:
+def mixed(tokens: int, from_epoch: int, share: float = 0.5) -> tuple[str, ...]:
     """Training on some stacks of sentences, once short ones have been learned."""
     return (
         *("--task", "stacked_translation", "--stack-junction", "none"),
