@@ -17,6 +17,7 @@ SMOKE = (
     *("--decoder-attention-heads", "4", "--dropout", "0", "--attention-dropout", "0"),
     *("--activation-dropout", "0", "--lr", "5e-3", "--warmup-updates", "40"),
     *("--max-tokens", "1000", "--update-freq", "1", "--max-update", "120"),
+    *("--max-epoch", "1000"),
     *("--save-interval-updates", "30", "--keep-interval-updates", "2"),
 )
 SMOKE_TUNING = ("--max-update", "60")

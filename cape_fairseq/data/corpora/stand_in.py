@@ -32,9 +32,10 @@ OTHER = {
 
 
 def lines(language: str, count: int) -> list[str]:
-    """Sentences that are told apart by their last word, their number."""
+    """Sentences that are told apart by their number, which comes once to five times at the end, so
+    that they have many lengths."""
     sentences = ENGLISH if language == "en" else OTHER[language]
-    return [f"{sentences[i % 3]} {i}" for i in range(count)]
+    return [f"{sentences[i % 3]}{f' {i}' * (1 + i // 3 % 5)}" for i in range(count)]
 
 
 def text(language: str, count: int) -> bytes:
