@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -123,3 +125,9 @@ def command(*words: object) -> Command:
         else:
             flat.append(str(word))
     return tuple(flat)
+
+
+def last_of(words: Sequence[str], option: str) -> int | None:
+    """The number that an option has where it comes last, as argparse takes it."""
+    values = [value for word, value in itertools.pairwise(words) if word == option]
+    return int(values[-1]) if values else None

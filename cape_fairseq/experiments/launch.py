@@ -17,7 +17,7 @@ from typing import IO
 
 import cape_fairseq
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments.jobs import Command, Job
+from cape_fairseq.experiments.jobs import Command, Job, last_of
 from cape_fairseq.experiments.machine import has_gpu, reserved
 from cape_fairseq.files import replacing
 
@@ -71,13 +71,12 @@ def last_news(log: Path) -> str:
 
 def time_to_go(job: Job, line: str) -> str:
     """How long a training still takes, as far as its newest line and its limit tell."""
-    words = job.commands[-1]
+    limit = last_of(job.commands[-1], "--max-update")
     done, rate = re.search(r"num_updates=(\d+)", line), re.search(r"ups=([\d.]+)", line)
-    if "--max-update" not in words or not done or not rate or not float(rate[1]):
+    if not limit or not done or not rate or not float(rate[1]):
         return ""
-    last = len(words) - 1 - words[::-1].index("--max-update")
-    left = (int(words[last + 1]) - int(done[1])) / float(rate[1])
-    return f"update {done[1]} of {words[last + 1]}, {left / 60:.0f} min to go: "
+    left = (limit - int(done[1])) / float(rate[1])
+    return f"update {done[1]} of {limit}, {left / 60:.0f} min to go: "
 
 
 def tell(message: str) -> None:

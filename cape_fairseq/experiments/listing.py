@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.training_log import parse
+from cape_fairseq.experiments.jobs import last_of
 from cape_fairseq.experiments.papers import EXPERIMENTS
 from cape_fairseq.experiments.table import Experiment, Row
-
-
-def last_of(words: tuple[str, ...], option: str) -> int | None:
-    """The value of an option that may come several times."""
-    values = [value for word, value in itertools.pairwise(words) if word == option]
-    return int(values[-1]) if values else None
 
 
 def state(run: Path, limit: int | None) -> str:
