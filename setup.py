@@ -25,12 +25,14 @@ setup(
         "sacrebleu>=2.3,<3",
         "sacremoses>=0.1",
         "scipy>=1.9",
+        "sentencex>=1",
         "subword-nmt>=0.3.8",
         "torchdiffeq>=0.2.3",
         "tqdm>=4.60",
     ],
     entry_points={"console_scripts": ["cape-fairseq = cape_fairseq.cli:main"]},
     extras_require={
+        "ctranslate2": ["ctranslate2>=4.6,<5"],
         "experiments": [
             "snakemake>=9; python_version >= '3.11'",
             "snakemake-executor-plugin-slurm>=2; python_version >= '3.11'",

@@ -46,6 +46,25 @@ def options_of(checkpoint: dict[str, Any]) -> Namespace:
     return Namespace(**options) if isinstance(options, dict) else options
 
 
+def task_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """The options of the task, as fairseq stored them."""
+    stored = checkpoint["cfg"]["task"] if checkpoint.get("cfg") else checkpoint["args"]
+    return stored if isinstance(stored, dict) else vars(stored)
+
+
+def languages_of(checkpoint: dict[str, Any]) -> tuple[str, str]:
+    """The source and the target language of a translation model.
+
+    Raises:
+        KeyError: it does not say.
+    """
+    task = task_of(checkpoint)
+    pair = task["source_lang"], task["target_lang"]
+    if None in pair:  # fairseq inferred them from the names of the data
+        raise KeyError("source_lang")
+    return pair
+
+
 def updates_of(checkpoint: dict[str, Any]) -> int | None:
     """How many updates made a checkpoint; None where it does not say."""
     history = checkpoint.get("optimizer_history") or [{}]

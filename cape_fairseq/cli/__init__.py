@@ -17,10 +17,12 @@ from cape_fairseq.cli import (
     encodings,
     evaluation,
     experiments,
+    exporting,
     recipes,
     runs,
     speed,
     text,
+    translating,
 )
 from cape_fairseq.cli.tool import Tool, show
 from cape_fairseq.errors import UsageError, UserError
@@ -30,6 +32,7 @@ GROUPS: dict[str, Sequence[Tool]] = {
     "text and corpora": text.TOOLS,
     "checkpoints": checkpoints.TOOLS,
     "how models behave on text longer than they were trained on": evaluation.TOOLS,
+    "models in use": (*translating.TOOLS, *exporting.TOOLS),
     "trainings and their scores": runs.TOOLS,
     "experiments, from text to tables": (*recipes.TOOLS, *experiments.TOOLS),
     "speed": speed.TOOLS,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, positive
 from cape_fairseq.errors import UsageError, UserError
@@ -76,9 +78,53 @@ def benchmark(args: Namespace) -> Found:
     return Found(found(), data)
 
 
+def add_serving(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("checkpoint", type=Path)
+    add("source", type=Path, help="raw text")
+    add("reference", type=Path, help="its translation, for BLEU")
+    where = "folder with the dictionaries (beside the checkpoint)"
+    add("--data-bin", type=Path, metavar="DIR", help=where)
+    add("--beam", type=positive, default=4, help="(4)")
+    add("--rounds", type=positive, default=3, help="(3)")
+    add("--threads", type=positive, default=len(os.sched_getaffinity(0)), help="(all cores)")
+    add("--max-positions", type=positive, default=1024, metavar="N", help="of the exports (1024)")
+
+
+def benchmark_serving(args: Namespace) -> Found:
+    from cape_fairseq.benchmark import serving
+    from cape_fairseq.data.parallel import read_lines
+
+    result = serving.measure(
+        args.checkpoint,
+        args.data_bin or args.checkpoint.parent,
+        list(read_lines(args.source)),
+        list(read_lines(args.reference)),
+        beam=args.beam,
+        rounds=args.rounds,
+        threads=args.threads,
+        positions=args.max_positions,
+    )
+    return Found([serving.rows(result)], result)
+
+
 RATIOS = """\
 Four parts: training steps against fairseq's own Transformer; CAPE's Table 9 (what relative
 positions cost); peak memory; beam search. All variants are measured in turn, in one process; ratios
 are medians over rounds, with quartiles in parentheses."""
 
-TOOLS = (Tool("benchmark", "measure how fast the encodings are", add_benchmark, benchmark, RATIOS),)
+SYSTEMS = """\
+The checkpoint is exported, and each form translates the text in a process of its own, in turn:
+fairseq's own transformer, this plugin, CTranslate2 in float32 and in int8. Words a second are those
+of the source; loading the model is not counted."""
+
+TOOLS = (
+    Tool("benchmark", "measure how fast the encodings are", add_benchmark, benchmark, RATIOS),
+    Tool(
+        "benchmark-serving",
+        "measure how fast a trained model translates, exported and not",
+        add_serving,
+        benchmark_serving,
+        SYSTEMS,
+    ),
+)

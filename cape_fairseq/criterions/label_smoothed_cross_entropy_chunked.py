@@ -17,6 +17,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from torch import Tensor, nn
 
 from cape_fairseq.criterions.chunked import CHUNK, Sums, chunked_loss
+from cape_fairseq.modules.precision import autocast
 
 NAME = "label_smoothed_cross_entropy_chunked"
 
@@ -79,7 +80,9 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
         if not reduce:
             raise ValueError(f"--criterion {NAME} has only the sum over a batch")
         features, _ = model(**sample["net_input"], features_only=True)
-        sums, total = self.sums(features, output_weight(model), sample["target"])
+        weight = output_weight(model)
+        with autocast(getattr(model.decoder, "autocast", "none"), weight.device):
+            sums, total = self.sums(features, weight, sample["target"])
         size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         logs = {
             "loss": sums.loss.data,

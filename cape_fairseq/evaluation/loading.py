@@ -10,12 +10,14 @@ from typing import Any
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
+from cape_fairseq.checkpoints.reading import encoding_of, options_of, read, task_of
 from cape_fairseq.errors import UserError
 from cape_fairseq.models.positional_transformer import PositionalTransformer
 
 
-def load(path: Path, data: Path) -> tuple[PositionalTransformer, TranslationTask]:
+def load(
+    path: Path, data: Path, languages: tuple[str, str] | None = None
+) -> tuple[PositionalTransformer, TranslationTask]:
     """A checkpoint's model, ready for evaluation, and its task on the binarized data in ``data``.
 
     fairseq's own ``transformer`` becomes the equal model of this project.
@@ -40,7 +42,7 @@ def load(path: Path, data: Path) -> tuple[PositionalTransformer, TranslationTask
         options.encoder_learned_pos = options.decoder_learned_pos = False
         options.no_token_positional_embeddings = False
     try:
-        task = plain_task(state, data)
+        task = plain_task(state, data, languages)
         model = PositionalTransformer.build_model(options, task)
         model.load_state_dict(state["model"], strict=True, model_cfg=options)
     except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
@@ -49,12 +51,14 @@ def load(path: Path, data: Path) -> tuple[PositionalTransformer, TranslationTask
     return model.eval(), task
 
 
-def plain_task(state: dict[str, Any], data: Path) -> TranslationTask:
+def plain_task(
+    state: dict[str, Any], data: Path, languages: tuple[str, str] | None = None
+) -> TranslationTask:
     """The task ``translation`` on the data, whatever the model was trained as: all models see the
-    same sentences."""
-    saved = state["cfg"]["task"] if state.get("cfg") else vars(state["args"])
-    languages = {name: saved[name] for name in ("source_lang", "target_lang")}
-    config = TranslationConfig(data=str(data), **languages)
+    same sentences. Languages are the checkpoint's unless they are given."""
+    stored = task_of(state)
+    source, target = languages or (stored["source_lang"], stored["target_lang"])
+    config = TranslationConfig(data=str(data), source_lang=source, target_lang=target)
     config.train_subset, config.dataset_impl, config.required_seq_len_multiple = "train", None, 1
     return TranslationTask.setup_task(config)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cape_fairseq.data.corpora.table import CORPORA
@@ -30,7 +31,10 @@ def prepared(
     raw = {split: f"{folder}/raw/{split}.{corpus.target}" for split in ("valid", *tests(name))}
     if corpus.valid_every:
         del raw["valid"]
-    return Text(f"{folder}/data-bin", ready, corpus.source, corpus.target, raw)
+    plain = () if corpus.normalize else ("--no-normalize",)
+    plain += () if corpus.hyphens else ("--no-aggressive-dashes",)
+    codes = f"{folder}/codes"
+    return Text(f"{folder}/data-bin", ready, corpus.source, corpus.target, raw, codes, plain)
 
 
 def tests(name: str) -> list[str]:
@@ -73,7 +77,9 @@ def derived(
     joined["test"] = ",".join(prefixes[split] for split in subsets)
     ready = finish(plan, text, folder, joined, made or [text.ready], own_words=kind == "concat")
     original = text.references if kind == "filter" else {}
-    return Text(f"{folder}/data-bin", ready, text.source, text.target, original)
+    more = ("--separator", "<sep>") if kind == "concat" else ()
+    found = replace(text, folder=f"{folder}/data-bin", ready=ready, references=original)
+    return replace(found, options=(*text.options, *more))
 
 
 def short_to_long(plan: Plan, text: Text, folder: str, smoke: bool) -> Text:
@@ -97,7 +103,7 @@ def short_to_long(plan: Plan, text: Text, folder: str, smoke: bool) -> Text:
         "test": ",".join(f"{folder}/{name}" for name in bins),
     }
     ready = finish(plan, text, folder, prefixes, outputs)
-    return Text(f"{folder}/data-bin", ready, text.source, text.target, {})
+    return replace(text, folder=f"{folder}/data-bin", ready=ready, references={})
 
 
 def finish(
@@ -143,7 +149,7 @@ def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, me
     options = ("--source-lang", source, "--target-lang", target)
     ready = binarize(plan, "text/binarize", "data-bin", prefixes, options, made)
     references = {name: raw_file(splits[name], target) for name in names[2:]}
-    return Text("data-bin", ready, source, target, references)
+    return Text("data-bin", ready, source, target, references, "text/codes")
 
 
 def raw_file(prefix: str, lang: str) -> str:

@@ -14,11 +14,12 @@ from cape_fairseq.experiments.table import Experiment, Row, batches
 SMOKE = (
     *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "64"),
     *("--encoder-ffn-embed-dim", "128", "--encoder-attention-heads", "4"),
+    *("--decoder-embed-dim", "64", "--decoder-ffn-embed-dim", "128"),
     *("--decoder-attention-heads", "4", "--dropout", "0", "--attention-dropout", "0"),
     *("--activation-dropout", "0", "--lr", "5e-3", "--warmup-updates", "40"),
     *("--max-tokens", "1000", "--update-freq", "1", "--max-update", "120"),
     *("--max-epoch", "1000"),
-    *("--save-interval-updates", "30", "--keep-interval-updates", "2"),
+    *("--save-interval-updates", "30", "--keep-interval-updates", "2", "--keep-last-epochs", "40"),
 )
 SMOKE_TUNING = ("--max-update", "60")
 SMOKE_DECODING = ("--max-len-a", "2", "--max-len-b", "10", "--beam", "2")

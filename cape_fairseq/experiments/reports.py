@@ -125,11 +125,13 @@ def swapped_sentences(plan, experiment, models, text, whole, smoke) -> list[str]
 
 def position_vectors(plan, experiment, models, text, whole, smoke) -> list[str]:
     """FLOATER, Figure 3: the position matrices of every encoding."""
-    first = [f"{row}={seeds[0].checkpoint}" for row, seeds in models.items() if row.endswith("all")]
+    first = {row: seeds[0].checkpoint for row, seeds in models.items() if row.endswith("all")}
     ready = [seeds[0].ready for seeds in models.values()]
     if not first:
         return []
-    return report(plan, experiment, "position_vectors", ("plot-positions", first), ready)
+    words = ("plot-positions", list(first.values()), "--names", list(first))
+    words += ("--json", f"{experiment.name}/position_vectors.json")
+    return report(plan, experiment, "position_vectors", words, ready)
 
 
 REPORTS: dict[str, Callable[..., list[str]]] = {

@@ -19,6 +19,8 @@ class Text:
         folder: what fairseq-preprocess wrote.
         ready: a file that is there when the data are.
         references: original references by the name of the test set here; others have their own.
+        codes: BPE codes.
+        options: of ``text-settings``, where text is not tokenized as the recipes do.
     """
 
     folder: str
@@ -26,6 +28,8 @@ class Text:
     source: str
     target: str
     references: Mapping[str, str]
+    codes: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -63,11 +67,15 @@ def train(
     begin = ("--parent", parent.checkpoint) if parent else ()
     many = ("--gpus", gpus, "--nodes", nodes) if gpus else ()
     words = command("cape-fairseq", "train-run", run, begin, many, "--", text.folder)
+    serving = command(
+        *("cape-fairseq", "text-settings", f"{run}/checkpoints", "--data-bin", text.folder),
+        *(text.languages, ("--bpe-codes", text.codes) if text.codes else (), text.options),
+    )
     ready = f"{run}/checkpoints/trained.json"
     plan.add(
         Job(
             name or f"{run}/train",
-            (words + command(text.languages, options),),
+            (words + command(text.languages, options), serving),
             (text.ready, *((parent.ready,) if parent else ())),
             (ready,),
             heavy=True,

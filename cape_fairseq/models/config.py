@@ -28,7 +28,17 @@ class InitialOptions:
     )
 
 
-OWN_GROUPS = (*GROUPS, InitialOptions)
+@dataclass
+class PrecisionOptions:
+    autocast: choice("none", "bf16", "fp16") = option(
+        "none",
+        "compute matrix products in half precision, on a CPU, too; parameters, checkpoints, "
+        "positions, layer norms, softmax and loss stay in float32 (fp16 needs --amp's loss scaling "
+        "to train)",
+    )
+
+
+OWN_GROUPS = (*GROUPS, InitialOptions, PrecisionOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(
     "PositionalTransformerConfig", [], bases=(*OWN_GROUPS, TransformerConfig)

@@ -12,6 +12,7 @@ from cape_fairseq.encodings.build import build_positions
 from cape_fairseq.models.encoder import REFERENCE, wrap_layer
 from cape_fairseq.modules.attention import IncrementalState
 from cape_fairseq.modules.layers import DecoderLayer
+from cape_fairseq.modules.precision import mixed
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.stack import BatchPositions, Source
 
@@ -39,6 +40,7 @@ class PositionalDecoder(TransformerDecoderBase):
         )
         bos = dictionary.bos() if cfg.source_bos == "on" else None
         self.positions = build_positions(cfg, stack, bos)
+        self.autocast = cfg.autocast
         for name, module in self.positions.modules.items():
             setattr(self, name, module)
 
@@ -46,6 +48,7 @@ class PositionalDecoder(TransformerDecoderBase):
         self.blocks_built += 1
         return wrap_layer(DecoderLayer(cfg, self.blocks_built, no_encoder_attn), cfg)
 
+    @mixed
     def forward(
         self,
         prev_output_tokens: Tensor,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from cape_fairseq.encodings import Stack
 from cape_fairseq.encodings.build import build_positions
 from cape_fairseq.modules.layers import EncoderLayer
+from cape_fairseq.modules.precision import mixed
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.stack import UNLIMITED, BatchPositions
 
@@ -46,6 +47,7 @@ class PositionalEncoder(TransformerEncoderBase):
         )
         bos = dictionary.bos() if cfg.source_bos == "on" else None
         self.positions = build_positions(cfg, stack, bos)
+        self.autocast = cfg.autocast
         for name, module in self.positions.modules.items():
             setattr(self, name, module)
 
@@ -70,6 +72,7 @@ class PositionalEncoder(TransformerEncoderBase):
             x = x.masked_fill(batch.padding.mask.unsqueeze(-1), 0)
         return x, embed
 
+    @mixed
     def forward(
         self,
         src_tokens: Tensor,

@@ -13,7 +13,8 @@ COMMON = (
     *("--clip-norm", "0", "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4000"),
     *("--warmup-init-lr", "1e-7", "--weight-decay", "0"),
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
-    *("--no-epoch-checkpoints", "--save-interval-updates", "2000", "--keep-interval-updates", "5"),
+    # An update that ends an epoch has a checkpoint by the name of the epoch only.
+    *("--save-interval-updates", "2000", "--keep-interval-updates", "5", "--keep-last-epochs", "5"),
 )
 BASE = (*COMMON, "--dropout", "0.1", "--lr", "7e-4", "--max-epoch", "30")
 LARGE = (*COMMON, "--dropout", "0.3", "--lr", "5e-4", "--max-epoch", "30")

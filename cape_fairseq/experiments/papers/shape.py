@@ -28,7 +28,7 @@ TRAINING = (
     *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", "8000", "--lr", "9.882e-4"),
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
     *("--dropout", "0.1", "--attention-dropout", "0.1", "--activation-dropout", "0.1"),
-    *("--max-update", "200000", "--no-epoch-checkpoints"),
+    *("--max-update", "200000", "--keep-last-epochs", "10"),
     *("--save-interval-updates", "5000", "--keep-interval-updates", "10"),
 )
 CHOICES = (
@@ -205,7 +205,7 @@ TABLE7 = replace(
         *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4000", "--lr", "7e-4"),
         *("--warmup-init-lr", "1e-7", "--clip-norm", "0", "--dropout", "0.1"),
         *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
-        *("--max-update", "200000", "--no-epoch-checkpoints"),
+        *("--max-update", "200000", "--keep-last-epochs", "10"),
         *("--save-interval-updates", "5000", "--keep-interval-updates", "10"),
     ),
     reports=(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cape_fairseq.experiments import corpora, steps
@@ -62,9 +62,7 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     run = wanted.name or wanted.arch
     model = steps.train(plan, run, text, wanted.options(), gpus=gpus)
     output = steps.translate(plan, model, text, "test", wanted.test)
-    known = steps.Text(
-        text.folder, text.ready, text.source, text.target, {wanted.test: text.references["test"]}
-    )
+    known = replace(text, references={wanted.test: text.references["test"]})
     result = steps.score(plan, model, known, [wanted.test], [output])
     table = f"{run}/table.txt"
     words = command("cape-fairseq", "compare", result)

@@ -1,0 +1,260 @@
+"""The tool that translates raw text."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cape_fairseq.cli.tool import Found, Tool, positive
+from cape_fairseq.errors import UsageError, UserError
+
+if TYPE_CHECKING:
+    from cape_fairseq.serving.lines import Line
+    from cape_fairseq.serving.results import Search, Translation
+    from cape_fairseq.serving.translator import Translator
+
+ENGINES = ("fairseq", "ctranslate2")
+WAYS = ("whole", "sentences", "windows")
+
+
+def add_model(parser: ArgumentParser) -> None:
+    """What finds a model and its text's preparation."""
+    where = "folder with the dictionaries (beside the model, or where it was trained)"
+    parser.add_argument("--data-bin", type=Path, metavar="DIR", help=where)
+    parser.add_argument("--source-lang", metavar="LANG", help="(the model's)")
+    parser.add_argument("--target-lang", metavar="LANG", help="(the model's)")
+    codes = "subword-nmt codes (as text.json beside the model says)"
+    parser.add_argument("--bpe-codes", type=Path, metavar="FILE", help=codes)
+    tokenizer = "of the raw text (as text.json beside the model says, else moses)"
+    parser.add_argument("--tokenizer", choices=("moses", "none"), help=tokenizer)
+
+
+def add_translate(parser: ArgumentParser) -> None:
+    models = "a checkpoint, several with : between, or a folder that export wrote"
+    parser.add_argument("model", metavar="MODEL[:MODEL...]", help=models)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="(standard input)")
+    add_model(parser)
+    parser.add_argument("--engine", choices=ENGINES, help="(as the model is stored)")
+    parser.add_argument("--beam", type=positive, default=4, help="width of the beam (4)")
+    nbest = "print as many translations of each line, as LINE NUMBER, SCORE, TEXT with tabs (1)"
+    parser.add_argument("--nbest", type=positive, default=1, metavar="N", help=nbest)
+    parser.add_argument("--lenpen", type=float, default=1.0, help="exponent of the length (1)")
+    longest = "a translation has at most A x source tokens + B tokens (2, 200)"
+    parser.add_argument("--max-len-a", type=float, default=2.0, metavar="A", help=longest)
+    parser.add_argument("--max-len-b", type=positive, default=200, metavar="B")
+    parser.add_argument("--scores", action="store_true", help="print SCORE and a tab before each")
+    lines = "print an object for each line: text, score, tokens and their log-probabilities, ..."
+    parser.add_argument("--json-lines", action="store_true", help=lines)
+    way = "translate documents: paragraphs whole, by sentences, or sentences in their context"
+    parser.add_argument("--document", choices=WAYS, help=way)
+    context = "source tokens of earlier sentences in a window (100)"
+    parser.add_argument("--context", type=positive, default=100, metavar="N", help=context)
+    piece = "longer lines are translated in pieces of at most so many tokens (1024)"
+    parser.add_argument("--longest", type=positive, default=1024, metavar="N", help=piece)
+    parser.add_argument("--max-tokens", type=positive, default=4096, help="of a batch (4096)")
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    parser.add_argument("--no-progress-bar", action="store_true")
+
+
+def loaded(args: Namespace) -> Translator:
+    """The model that the options describe.
+
+    Raises:
+        UserError: it cannot be loaded.
+        UsageError: one language is given without the other.
+    """
+    from cape_fairseq.serving.loading import load
+
+    pair = (args.source_lang, args.target_lang)
+    if any(pair) and not all(pair):
+        raise UsageError("--source-lang and --target-lang belong together; give both")
+    return load(
+        args.model.split(":"),
+        data=args.data_bin,
+        codes=args.bpe_codes,
+        languages=pair if all(pair) else None,
+        moses=None if args.tokenizer is None else args.tokenizer == "moses",
+        engine=args.engine,
+        longest=args.longest,
+        batch=args.max_tokens,
+        cuda=not args.cpu and has_cuda(args.model),
+    )
+
+
+def has_cuda(model: str) -> bool:
+    """Whether a GPU is there for the engine of a model."""
+    if os.path.exists(os.path.join(model, "model.bin")):
+        from importlib.util import find_spec
+
+        if not find_spec("ctranslate2"):
+            return False
+        import ctranslate2
+
+        return ctranslate2.get_cuda_device_count() > 0
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def translate(args: Namespace) -> Found:
+    from cape_fairseq.serving.results import Search
+
+    if args.nbest > args.beam:
+        raise UsageError(f"--nbest {args.nbest} needs a --beam of at least {args.nbest}")
+    search = Search(
+        *(args.beam, args.nbest, args.lenpen, args.max_len_a, args.max_len_b, args.json_lines)
+    )
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    translator = loaded(args)
+    report = Report(translator)
+    try:
+        with ExitStack() as stack:
+            files = opened(args.files, stack)
+            found = documents if args.document else by_lines
+            for lines, translations in found(translator, files, search, args):
+                report.add(lines, translations)
+                for line, translation in zip(lines, translations, strict=True):
+                    print_line(line, translation, args)
+                sys.stdout.flush()
+    except BrokenPipeError:  # who reads has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Found([])
+    report.close()
+    return Found([])
+
+
+def opened(files: Sequence[Path], stack: ExitStack) -> list[int]:
+    """Descriptors of the input files."""
+    if not files:
+        return [sys.stdin.fileno()]
+    return [stack.enter_context(open(file, "rb")).fileno() for file in files]
+
+
+def progress(args: Namespace, unit: str):
+    from tqdm import tqdm
+
+    return tqdm(
+        desc="translating",
+        unit=f" {unit}",
+        mininterval=2,
+        disable=args.no_progress_bar or None if sys.stdin.isatty() else args.no_progress_bar,
+    )
+
+
+def by_lines(
+    translator: Translator, files: Sequence[int], search: Search, args: Namespace
+) -> Iterator[tuple[Sequence[Line], Sequence[Translation]]]:
+    """Lines as they come."""
+    from cape_fairseq.serving.lines import blocks, numbered
+
+    with progress(args, "lines") as bar:
+        for lines in numbered(blocks(files)):
+            sources = [translator.text.source(line.text) for line in lines]
+            yield lines, translator.search(sources, search)
+            bar.update(len(lines))
+
+
+def documents(
+    translator: Translator, files: Sequence[int], search: Search, args: Namespace
+) -> Iterator[tuple[Sequence[Line], Sequence[Translation]]]:
+    """One file after another, a paragraph a line; what each may have lost goes to standard
+    error."""
+    from cape_fairseq.serving.documents import loss, way
+    from cape_fairseq.serving.lines import blocks, numbered
+
+    for number, file in enumerate(files):
+        lines = [line for block in numbered(blocks([file])) for line in block]
+        run = way(args.document, translator, args.context)
+        found: list[Translation] = []
+        with progress(args, "paragraphs") as bar:
+            for line in lines:
+                done = run([line.text], search)
+                found += done
+                yield [line], done
+                bar.update()
+        name = args.files[number] if args.files else "the document"
+        lost = loss(translator, [line.text for line in lines], found)
+        print(f"{name}: {lost}", file=sys.stderr)
+
+
+def print_line(line: Line, found: Translation, args: Namespace) -> None:
+    """The translation of a line, with the line's own end."""
+    if args.json_lines:
+        print(json.dumps({"line": line.number, **asdict(found)}, ensure_ascii=False))
+    elif args.nbest > 1:
+        for one in (found, *found.others):
+            print(f"{line.number}\t{one.score:.4f}\t{one.text}")
+    else:
+        score = f"{found.score:.4f}\t" if args.scores else ""
+        print(f"{score}{found.text}", end=line.end)
+
+
+class Report:
+    """What a user must know of lines that are not as they should be; nothing of them is lost."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+        self.cut: list[int] = []
+        self.invalid: list[int] = []
+
+    def add(self, lines: Sequence[Line], found: Sequence[Translation]) -> None:
+        for line, one in zip(lines, found, strict=True):
+            if not line.valid:
+                self.invalid.append(line.number)
+                say(f"line {line.number} is not UTF-8; its invalid bytes were replaced")
+            if one.cut:
+                self.cut.append(line.number)
+            if len(one.source_tokens) > self.translator.longest:
+                longest, count = self.translator.longest, len(one.source_tokens)
+                say(
+                    f"line {line.number} has {count:,} tokens, more than {longest:,}; it was "
+                    f"translated in {one.pieces} pieces"
+                )
+
+    def close(self) -> None:
+        """
+        Raises:
+            UserError: some lines were no text.
+        """
+        if self.cut:
+            say(f"the search ended at its limit of length in {listed(self.cut)}; --max-len-b")
+        if self.invalid:
+            raise UserError(
+                f"{listed(self.invalid)}: not UTF-8; invalid bytes were replaced and everything "
+                "was translated, but convert the input to UTF-8"
+            )
+
+
+def say(words: str) -> None:
+    print(f"cape-fairseq translate: {words}", file=sys.stderr)
+
+
+def listed(numbers: Sequence[int], most: int = 5) -> str:
+    """``lines 3, 7 and 12 more``."""
+    shown = ", ".join(map(str, numbers[:most]))
+    more = f" and {len(numbers) - most:,} more" if len(numbers) > most else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+TRANSLATING = """\
+A line of input makes a line of output, in order; empty lines stay empty. Text is tokenized and
+segmented as text.json beside the model says (recipes and export write it); options say it for other
+models. In a pipe, each line is answered as soon as it comes."""
+
+TOOLS = (
+    Tool(
+        "translate",
+        "translate raw text with a checkpoint, several, or an exported model",
+        add_translate,
+        translate,
+        TRANSLATING,
+    ),
+)

@@ -1,0 +1,220 @@
+"""Export a trained model to CTranslate2, and check that it still is the model."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ctranslate2.converters import fairseq as layers
+from ctranslate2.converters.converter import Converter
+from ctranslate2.specs import common_spec, transformer_spec
+from torch import nn
+
+from cape_fairseq.encodings import ENCODINGS
+from cape_fairseq.errors import UserError
+from cape_fairseq.positions.long_text import NOTHING
+from cape_fairseq.serving.agreement import Difference
+from cape_fairseq.serving.ctranslate2_engine import CTranslate2Engine
+from cape_fairseq.serving.stock import TOLERANCE, Trained, refuse_different, refuse_existing
+from cape_fairseq.serving.tables import position_table
+
+UNLIMITED = ("relpos", "rope")  # positions in the attention, which CTranslate2 has, too
+ACTIVATIONS = {
+    "relu": common_spec.Activation.RELU,
+    "gelu": common_spec.Activation.GELU,
+    "gelu_fast": common_spec.Activation.GELUTanh,
+    "gelu_accurate": common_spec.Activation.GELUTanh,
+    "swish": common_spec.Activation.SWISH,
+}
+
+
+def check(trained: Trained) -> None:
+    """
+    Raises:
+        UserError: CTranslate2 has no counterpart of the model.
+    """
+    options = trained.options
+    name = options.position_encoding
+    trained.check(stock=False)
+    row = ENCODINGS[name]
+    if (row.attention or row.self_attention) and name not in UNLIMITED:
+        raise UserError(
+            f"{trained.path} has {name}, and CTranslate2 has no such attention in an encoder; it "
+            "has what is added to the input, and relpos and rope"
+        )
+    placed = trained.model.encoder.positions
+    moved = placed.scale != 1 or placed.augmentation.respaces
+    if name in UNLIMITED and (moved or replace(placed.long_text, offset=0.0) != NOTHING):
+        raise UserError(
+            f"{trained.path} has {name} with distances other than 1 between tokens, or attention "
+            "that is sharpened, which CTranslate2 has not; leave these options out"
+        )
+    same = [("encoder_normalize_before", "decoder_normalize_before")]
+    same += [("encoder_attention_heads", "decoder_attention_heads")]
+    for one, other in same:
+        if getattr(options, one) != getattr(options, other):
+            raise UserError(f"{trained.path} has {one} unlike {other}, which CTranslate2 cannot")
+    if options.activation_fn not in ACTIVATIONS:
+        raise UserError(
+            f"{trained.path} has --activation-fn {options.activation_fn}, which CTranslate2 has "
+            f"not; it has {', '.join(ACTIVATIONS)}"
+        )
+
+
+def specification(options: Namespace) -> transformer_spec.TransformerSpec:
+    """The empty model of CTranslate2 that the options describe."""
+    name = options.position_encoding
+    both: dict[str, Any] = {
+        "pre_norm": options.encoder_normalize_before,
+        "activation": ACTIVATIONS[options.activation_fn],
+        "layernorm_embedding": options.layernorm_embedding,
+        "relative_position": name == "relpos",
+    }
+    if name == "rope":
+        both |= {"rotary_dim": 0, "rotary_interleave": True}
+    heads = options.encoder_attention_heads
+    encoder = transformer_spec.TransformerEncoderSpec(options.encoder_layers, heads, **both)
+    decoder = transformer_spec.TransformerDecoderSpec(
+        options.decoder_layers,
+        heads,
+        no_final_norm=getattr(options, "no_decoder_final_norm", False),
+        project_in_out=options.decoder_input_dim != options.decoder_embed_dim,
+        alignment_heads=0,
+        **both,
+    )
+    if name == "rope":
+        del encoder.position_encodings
+    return transformer_spec.TransformerSpec(encoder, decoder)
+
+
+class Conversion(Converter):
+    """CTranslate2's converter for a model of this project."""
+
+    def __init__(self, trained: Trained, positions: int) -> None:
+        self.trained = trained
+        self.positions = positions
+
+    def _load(self) -> transformer_spec.TransformerSpec:
+        """What :meth:`Converter.convert` asks for."""
+        trained = self.trained
+        spec = specification(trained.options)
+        model = trained.model.float()
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)
+        fill_encoder(spec.encoder, model.encoder)
+        fill_decoder(spec.decoder, model.decoder)
+        for side in ("encoder", "decoder"):
+            self.fill_positions(getattr(spec, side), getattr(model, side))
+        spec.register_source_vocabulary(vocabulary(trained.task.source_dictionary))
+        spec.register_target_vocabulary(vocabulary(trained.task.target_dictionary))
+        spec.config.decoder_start_token = spec.config.eos_token
+        spec.config.add_source_eos = True
+        spec.config.add_source_bos = trained.options.source_bos == "on"
+        return spec
+
+    def fill_positions(self, spec: Any, stack: nn.Module) -> None:
+        """Positions at the input, or the vectors of relative ones."""
+        name = self.trained.options.position_encoding
+        if name == "relpos":
+            for own, layer in zip(spec.layer, stack.layers, strict=True):
+                fill_relative(own.self_attention, layer.self_attn, self.trained.options)
+        elif name != "rope":
+            extra = stack.positions.bos.extra if stack.positions.opens else 0
+            table = position_table(stack, self.positions + extra)
+            spec.position_encodings.encodings = table.numpy()
+
+
+def vocabulary(dictionary: Any) -> list[str]:
+    """The words by the names that CTranslate2 expects."""
+    return ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
+
+
+def fill_encoder(spec: Any, stack: nn.Module) -> None:
+    fill_stack(spec, stack)
+    layers.set_embeddings(spec.embeddings[0], stack.embed_tokens)
+    for own, layer in zip(spec.layer, stack.layers, strict=True):
+        layers.set_transformer_encoder_layer(own, layer)
+
+
+def fill_decoder(spec: Any, stack: nn.Module) -> None:
+    fill_stack(spec, stack)
+    layers.set_embeddings(spec.embeddings, stack.embed_tokens)
+    layers.set_linear(spec.projection, stack.output_projection)
+    for own, layer in zip(spec.layer, stack.layers, strict=True):
+        layers.set_transformer_decoder_layer(own, layer)
+    if stack.project_in_dim is not None:
+        layers.set_linear(spec.project_in, stack.project_in_dim)
+        layers.set_linear(spec.project_out, stack.project_out_dim)
+
+
+def fill_stack(spec: Any, stack: nn.Module) -> None:
+    """What encoder and decoder have alike."""
+    spec.scale_embeddings = stack.embed_scale
+    if stack.layer_norm is not None:
+        layers.set_layer_norm(spec.layer_norm, stack.layer_norm)
+    if stack.layernorm_embedding is not None:
+        layers.set_layer_norm(spec.layernorm_embedding, stack.layernorm_embedding)
+
+
+def fill_relative(spec: Any, attention: nn.Module, options: Namespace) -> None:
+    """Vectors [2k + 1, d] of distances -k to k; zeros where the model has none."""
+    keys = getattr(attention, "relative_keys", None)
+    values = getattr(attention, "relative_values", None)
+    width = attention.head_dim
+    none = np.zeros((2 * options.relpos_max_distance + 1, width), dtype=np.float32)
+    spec.relative_position_keys = none if keys is None else keys.numpy()
+    spec.relative_position_values = none if values is None else values.numpy()
+
+
+def export(
+    path: Path,
+    output: Path,
+    positions: int,
+    quantization: str | None = None,
+    data: Path | None = None,
+    tolerance: float | None = None,
+) -> dict[str, Difference]:
+    """Write a folder that translates with CTranslate2.
+
+    The model is converted in float32 and compared with the checkpoint; a quantized one is made
+    after that, and compared, too.
+
+    Args:
+        path: a checkpoint.
+        output: a folder that is not there yet.
+        positions: tokens of the longest text, its end mark included (no limit for relpos and rope).
+        quantization: CTranslate2's name of a type.
+        data: folder with the dictionaries.
+        tolerance: the most that a log-probability may differ, in float32.
+
+    Returns:
+        differences of ``float32`` and of the quantized model.
+
+    Raises:
+        UserError: the model has no counterpart, differs from it, or the folder is there already.
+    """
+    refuse_existing(output)
+    trained = Trained(path, data)
+    check(trained)
+    limited = trained.options.position_encoding not in UNLIMITED
+    settings = trained.exported_settings(positions if limited else 0)
+    settings = replace(settings, source_bos=trained.options.source_bos == "on")
+    temporary = output.with_name(f".{output.name}.tmp")
+    found = {}
+    try:
+        for kind in dict.fromkeys((None, quantization)):
+            shutil.rmtree(temporary, ignore_errors=True)
+            Conversion(trained, positions).convert(str(temporary), quantization=kind)
+            engine = CTranslate2Engine(temporary, settings.max_positions)
+            found[kind or "float32"] = trained.difference(engine, positions)
+            if kind is None:
+                refuse_different(path, found["float32"], tolerance or TOLERANCE)
+        settings.write(temporary, trained.codes)
+        temporary.replace(output)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return found

@@ -1,0 +1,125 @@
+"""Translating with CTranslate2: an exported model, no fairseq and no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cape_fairseq.errors import UserError
+from cape_fairseq.serving.results import Hypothesis, Search
+
+MODEL = "model.bin"
+
+
+def threads() -> int:
+    """One for each core that this process may use."""
+    import os
+
+    return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+
+
+class CTranslate2Engine:
+    """A model in CTranslate2's format.
+
+    Args:
+        folder: what ``cape-fairseq export ctranslate2`` wrote.
+        positions: of its table; 0 for no limit.
+        cuda: whether to use a GPU.
+
+    Raises:
+        UserError: CTranslate2 is not installed, or cannot read the folder.
+    """
+
+    def __init__(self, folder: Path, positions: int = 0, cuda: bool = False) -> None:
+        try:
+            import ctranslate2
+        except ImportError:
+            raise UserError(
+                f"{folder} needs CTranslate2; install it: pip install 'cape_fairseq[ctranslate2]'"
+            ) from None
+        self.positions = positions
+        device = "cuda" if cuda else "cpu"
+        try:
+            self.model: Any = ctranslate2.Translator(
+                str(folder), device, inter_threads=1, intra_threads=threads()
+            )
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"{folder} cannot be loaded by CTranslate2: {error}") from None
+
+    def translate(
+        self,
+        sources: Sequence[list[str]],
+        search: Search,
+        prefixes: Sequence[list[str]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Subwords of a batch -> the best translations of each, which begin with ``prefixes``."""
+        most = search.most(max(map(len, sources)) + 1)
+        most = min(most, self.positions - 1) if self.positions else most
+        found = self.model.translate_batch(
+            list(sources),
+            target_prefix=list(prefixes) if prefixes else None,
+            beam_size=search.beam,
+            num_hypotheses=search.nbest,
+            length_penalty=search.lenpen,
+            max_input_length=0,
+            max_decoding_length=most,
+            return_scores=True,
+        )
+        if not search.details:
+            return [
+                [
+                    Hypothesis(tokens, score, cut=len(tokens) >= most)
+                    for tokens, score in zip(result.hypotheses, result.scores, strict=True)
+                ]
+                for result in found
+            ]
+        return [
+            self.detailed(source, result, most, search.lenpen)
+            for source, result in zip(sources, found, strict=True)
+        ]
+
+    def detailed(self, source: list[str], found: Any, most: int, lenpen: float) -> list[Hypothesis]:
+        """One line's hypotheses with log-probabilities, from which their scores are taken (the
+        search's own are rounded), and alignments."""
+        sources = [source] * len(found.hypotheses)
+        values = self.score(sources, found.hypotheses)
+        scores = [sum(own) / len(own) ** lenpen for own in values]
+        alignments = self.align(sources, found.hypotheses)
+        rows = zip(found.hypotheses, scores, values, alignments, strict=True)
+        return [Hypothesis(*row, len(row[0]) >= most) for row in rows]
+
+    def align(
+        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
+    ) -> list[list[tuple[int, int]]]:
+        """The source token that each token of given translations looks at most.
+
+        The attention that a beam search returns belongs to other hypotheses in places, so it is
+        taken from a greedy search that is forced to write the translation.
+        """
+        found = self.model.translate_batch(
+            list(sources),
+            target_prefix=list(targets),
+            beam_size=1,
+            max_input_length=0,
+            max_decoding_length=max(map(len, targets)),
+            return_attention=True,
+        )
+        return [
+            strongest(result.attention[0][: len(target)])
+            for result, target in zip(found, targets, strict=True)
+        ]
+
+    def score(
+        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
+    ) -> list[list[float]]:
+        """Natural log-probabilities of the tokens of given translations, end mark included."""
+        found = self.model.score_batch(list(sources), list(targets), max_input_length=0)
+        return [result.log_probs for result in found]
+
+
+def strongest(attention: list[list[float]]) -> list[tuple[int, int]]:
+    """The source token that each target token looks at most; rows have the line's own tokens."""
+    return [
+        (max(range(len(row)), key=row.__getitem__), target) for target, row in enumerate(attention)
+    ]

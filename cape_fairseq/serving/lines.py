@@ -1,0 +1,67 @@
+"""Lines from a file or a pipe, as they come, and none lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+BLOCK = 1 << 16  # bytes read at once, and about the text that is held
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of input.
+
+    Attributes:
+        number: from 1.
+        text: without its end; invalid bytes are replaced.
+        end: its end of line, which its translation gets again: LF, CR LF, or none at the very end.
+        valid: whether it was UTF-8.
+    """
+
+    number: int
+    text: str
+    end: str
+    valid: bool
+
+
+def blocks(files: Iterable[int]) -> Iterator[list[bytes]]:
+    """Complete lines of open files (their descriptors), as many as have come.
+
+    Reading returns as soon as there is something, so that who writes one line into a pipe gets its
+    translation before the next.
+    """
+    for file in files:
+        rest: list[bytes] = []
+        while block := os.read(file, BLOCK):
+            *complete, tail = block.split(b"\n")
+            if complete:
+                complete[0] = b"".join([*rest, complete[0]])
+                yield [line + b"\n" for line in complete]
+                rest = []
+            rest.append(tail)
+        if last := b"".join(rest):
+            yield [last]
+
+
+def numbered(found: Iterable[list[bytes]]) -> Iterator[list[Line]]:
+    """Blocks of lines as text."""
+    number = 0
+    for block in found:
+        lines = []
+        for raw in block:
+            number += 1
+            lines.append(decoded(raw, number))
+        yield lines
+
+
+def decoded(raw: bytes, number: int) -> Line:
+    """A line of bytes as text."""
+    ends = [end for end in ("\r\n", "\n") if raw.endswith(end.encode())]
+    end = ends[0] if ends else ""
+    content = raw[: len(raw) - len(end)]
+    try:
+        return Line(number, content.decode("utf-8"), end, True)
+    except UnicodeDecodeError:
+        return Line(number, content.decode("utf-8", "replace"), end, False)

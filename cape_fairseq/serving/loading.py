@@ -1,0 +1,145 @@
+"""Find what belongs to a model: its files, its text's settings, what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.serving.ctranslate2_engine import MODEL, CTranslate2Engine
+from cape_fairseq.serving.text import SETTINGS, Text, TextSettings
+from cape_fairseq.serving.translator import BATCH, LONGEST, Translator
+
+EXPORTED = "model.pt"  # an exported model of fairseq, in its folder
+ENGINES = ("fairseq", "ctranslate2")
+
+
+def load(
+    path: str | Path | Sequence[str | Path],
+    *,
+    data: str | Path | None = None,
+    codes: str | Path | None = None,
+    languages: tuple[str, str] | None = None,
+    moses: bool | None = None,
+    engine: str | None = None,
+    longest: int = LONGEST,
+    batch: int = BATCH,
+    cuda: bool = False,
+) -> Translator:
+    """A model that translates raw text.
+
+    Args:
+        path: a checkpoint of fairseq, a folder that ``cape-fairseq export`` wrote, or several
+            checkpoints that translate together.
+        data: folder with the dictionaries (default: beside the model, or where it was trained).
+        codes: BPE codes (default: what ``text.json`` beside the model says).
+        languages: of source and target (default: the model's).
+        moses: whether text is tokenized as Moses does (default: what ``text.json`` says, else yes).
+        engine: ``fairseq`` or ``ctranslate2`` (default: as the model is stored).
+        longest: source tokens that are translated in one piece.
+        batch: tokens of a batch.
+        cuda: whether to use a GPU.
+
+    Raises:
+        UserError: the model cannot be loaded, or something that belongs to it is missing.
+        UsageError: options make no sense together.
+    """
+    paths = [Path(one) for one in ([path] if isinstance(path, (str, Path)) else path)]
+    found = "ctranslate2" if (paths[0] / MODEL).is_file() else "fairseq"
+    if engine not in (None, found):
+        raise UsageError(
+            f"{paths[0]} is a model for {found}, not for {engine}; cape-fairseq export makes others"
+        )
+    if found == "ctranslate2":
+        return exported(paths, codes, moses, longest, batch, cuda)
+    from cape_fairseq.checkpoints.reading import read  # torch, which CTranslate2 does without
+
+    paths = [one / EXPORTED if one.is_dir() else one for one in paths]
+    states = [read(one) for one in paths]
+    stored = stored_settings(paths[0], states[0], languages)
+    settings, folder = chosen(stored, paths[0].parent, codes, moses)
+    dictionaries = find_dictionaries(paths[0], states[0], settings, data)
+    import cape_fairseq.models  # registers them
+    import cape_fairseq.tasks  # noqa: F401
+    from cape_fairseq.serving.fairseq_engine import FairseqEngine
+
+    pair = settings.source, settings.target
+    runner = FairseqEngine(states, dictionaries, pair, settings.source_bos, longest, cuda)
+    return Translator(runner, Text(settings, folder), longest, batch)
+
+
+def exported(
+    paths: Sequence[Path], codes: Any, moses: bool | None, longest: int, batch: int, cuda: bool
+) -> Translator:
+    """A folder of CTranslate2.
+
+    Raises:
+        UserError: it has no settings.
+        UsageError: there are several.
+    """
+    if len(paths) > 1:
+        raise UsageError("CTranslate2 translates with one model; give one folder")
+    folder = paths[0]
+    settings = TextSettings.read(folder / SETTINGS)
+    settings, base = chosen(settings, folder, codes, moses)
+    engine = CTranslate2Engine(folder, settings.max_positions, cuda)
+    return Translator(engine, Text(settings, base), longest, batch)
+
+
+def stored_settings(
+    path: Path, state: dict[str, Any], languages: tuple[str, str] | None
+) -> TextSettings:
+    """What lies beside a checkpoint; else what its languages tell.
+
+    Raises:
+        UserError: nothing says which languages it translates.
+    """
+    from cape_fairseq.checkpoints.reading import languages_of
+
+    file = path.parent / SETTINGS
+    if file.is_file():
+        found = TextSettings.read(file)
+        return replace(found, source=languages[0], target=languages[1]) if languages else found
+    try:
+        return TextSettings(*(languages or languages_of(state)))
+    except KeyError:
+        raise UserError(
+            f"{path} does not say which languages it translates; "
+            "give --source-lang and --target-lang"
+        ) from None
+
+
+def chosen(
+    settings: TextSettings, folder: Path, codes: Any, moses: bool | None
+) -> tuple[TextSettings, Path]:
+    """The settings with what was given instead, and the folder of their codes."""
+    if moses is not None:
+        settings = replace(settings, moses=moses)
+    if codes is None:
+        return settings, folder
+    return replace(settings, codes=Path(codes).name), Path(codes).parent
+
+
+def find_dictionaries(
+    path: Path, state: dict[str, Any], settings: TextSettings, data: str | Path | None
+) -> Path:
+    """The folder with the dictionaries of both languages: the given one, or beside the model, or
+    where it was trained.
+
+    Raises:
+        UserError: there is none.
+    """
+    from cape_fairseq.checkpoints.reading import task_of
+
+    trained = (task_of(state).get("data") or "").split(":")[0]
+    folders = [Path(data)] if data else [path.parent, *([Path(trained)] if trained else [])]
+    names = [f"dict.{language}.txt" for language in (settings.source, settings.target)]
+    for folder in folders:
+        if all((folder / name).is_file() for name in names):
+            return folder
+    raise UserError(
+        f"{' and '.join(names)} of {path} are not in {' or '.join(map(str, folders))}; "
+        "give the folder of the binarized data with --data-bin"
+    )

@@ -1,0 +1,140 @@
+"""From raw text to a model's subwords and back, as its training text was made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from subword_nmt.apply_bpe import BPE
+
+from cape_fairseq.data.moses import training_text
+from cape_fairseq.data.segmentation import join_subwords, read_codes
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import copy, replacing
+
+SETTINGS = "text.json"  # beside a checkpoint, or in an exported model's folder
+CODES = "codes"
+LONG_WORD = 200  # characters
+GOES_ON = "@@"  # the mark of subword-nmt
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How a model's text is prepared, and what else serving it needs to know.
+
+    Attributes:
+        source, target: languages, as in the names of the dictionaries.
+        moses: whether text is tokenized as Moses does.
+        normalize: whether punctuation is normalized before.
+        aggressive: whether Moses also splits at hyphens (``-a``).
+        codes: file of BPE codes, relative to the settings; empty for none.
+        source_bos: whether the begin-of-sentence token is part of the input, because the model
+            does not add it itself (exported ones).
+        max_positions: tokens, end mark included, that a table of positions has; 0 for no limit.
+        separator: the token that training put between sentences; empty for none.
+    """
+
+    source: str
+    target: str
+    moses: bool = True
+    normalize: bool = True
+    aggressive: bool = True
+    codes: str = ""
+    source_bos: bool = False
+    max_positions: int = 0
+    separator: str = ""
+
+    @classmethod
+    def read(cls, path: Path) -> TextSettings:
+        """
+        Raises:
+            UserError: the file cannot be read, or holds something else.
+        """
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            known = {own.name: own for own in fields(cls)}
+            if unknown := set(found) - set(known):
+                raise UserError(
+                    f"{path} has {', '.join(sorted(unknown))}, which this version does not know; "
+                    "export the model again"
+                )
+            return cls(**found)
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(f"{path} holds no settings of text: {error}") from None
+
+    def write(self, folder: Path, codes: Path | None) -> TextSettings:
+        """Write the settings, and a copy of the codes beside them, into a folder."""
+        settings = replace(self, codes=CODES if codes else "")
+        if codes and codes.resolve() != (folder / CODES).resolve():
+            copy(codes, folder / CODES)
+        with replacing(folder / SETTINGS) as temporary:
+            temporary.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
+        return settings
+
+
+class Text:
+    """Raw text <-> subwords.
+
+    Args:
+        settings: how the model's text was prepared.
+        folder: what ``settings.codes`` is relative to.
+
+    Raises:
+        UserError: the codes cannot be read.
+    """
+
+    def __init__(self, settings: TextSettings, folder: Path) -> None:
+        self.settings = settings
+        self.codes = folder / settings.codes if settings.codes else None
+        self.bpe: BPE | None = read_codes(self.codes) if self.codes else None
+
+    @cached_property
+    def moses(self) -> Any:
+        source = self.settings.source
+        tokenizers = MosesTokenizer(source), MosesTokenizer(self.settings.target)
+        return MosesPunctNormalizer(source), *tokenizers
+
+    @cached_property
+    def detokenizer(self) -> MosesDetokenizer:
+        return MosesDetokenizer(self.settings.target)
+
+    def source(self, line: str) -> list[str]:
+        """Subwords of a line to translate."""
+        return self.encode(line, 0)
+
+    def target(self, line: str) -> list[str]:
+        """Subwords of a translation."""
+        return self.encode(line, 1)
+
+    def encode(self, line: str, side: int) -> list[str]:
+        settings = self.settings
+        if settings.moses:
+            normalizer, *tokenizers = self.moses
+            line = training_text(line, normalizer) if settings.normalize else line
+            line = tokenizers[side].tokenize(
+                line, aggressive_dash_splits=settings.aggressive, return_str=True
+            )
+        return [piece for word in line.split() for piece in self.segment(word)]
+
+    def segment(self, word: str) -> list[str]:
+        """Subwords of a word. Finding them takes the square of its length, so that a very long one
+        is taken in parts."""
+        if self.bpe is None:
+            return [word]
+        found: list[str] = []
+        for start in range(0, len(word), LONG_WORD):
+            if found:
+                found[-1] += GOES_ON
+            found += self.bpe.process_line(word[start : start + LONG_WORD]).split()
+        return found
+
+    def decode(self, tokens: list[str]) -> str:
+        """The raw text of a translation; line ends and other controls never are part of it."""
+        line = " ".join(tokens)
+        line = join_subwords(line) if self.bpe else line
+        line = self.detokenizer.detokenize(line.split()) if self.settings.moses else line
+        return " ".join(line.split())

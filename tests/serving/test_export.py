@@ -1,0 +1,170 @@
+"""Exported models are the model: fairseq without the plugin, and CTranslate2."""
+
+import json
+import random
+import sys
+
+import pytest
+import torch
+
+from cape_fairseq import load
+from tests.serving.support import saved
+from tests.support import cape, run
+
+LEARNED = {"max_source_positions": 64, "max_target_positions": 64}
+TABLES = {
+    "transformer": {},
+    "sinpos_transformer_tiny": {},
+    "abspos_transformer_tiny": LEARNED,
+    "nopos_transformer_tiny": {},
+    "cape_transformer_tiny": {"source_scale": "1.17"},
+    "shape_transformer_tiny": {"position_offset": 12.0},
+    "floater_transformer_tiny": {"floater_form": "additive", "floater_layers": "input"},
+}
+IN_ATTENTION = {
+    "relpos_transformer_tiny": {"relpos_max_distance": 5},
+    "rope_transformer_tiny": {},
+}
+REFUSED = {
+    "alibi_transformer_tiny": ({}, "alibi"),
+    "t5_transformer_tiny": ({}, "t5"),
+    "fire_transformer_tiny": ({}, "fire"),
+    "kerple_transformer_tiny": ({}, "kerple"),
+    "floater_transformer_tiny": ({}, "floater"),
+    "sinpos_transformer_tiny": ({"position_layers": "all"}, "every block"),
+    "cape_transformer_tiny": ({"cape_mean_normalize": True}, "length of the text"),
+    "shape_transformer_tiny": ({"sharpen_attention_from": 10}, "length of the text"),
+}
+PLAIN = """
+import json, sys, torch
+from argparse import Namespace
+torch.serialization.add_safe_globals([Namespace])
+from fairseq import checkpoint_utils
+from fairseq.sequence_scorer import SequenceScorer
+pairs, folders = json.load(sys.stdin)
+found = {}
+for name, (folder, bos) in folders.items():
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        [folder + "/model.pt"], arg_overrides={"data": folder})
+    assert type(models[0]).__name__ == "TransformerModel", type(models[0])
+    found[name] = []
+    for source, target in pairs:
+        begin = [task.source_dictionary.bos()] if bos else []
+        source = begin + [task.source_dictionary.index(w) for w in source] + [2]
+        target = torch.tensor([[task.target_dictionary.index(w) for w in target] + [2]])
+        previous = torch.cat([target[:, -1:], target[:, :-1]], 1)
+        sample = {"net_input": {"src_tokens": torch.tensor([source]), "src_lengths": None,
+                  "prev_output_tokens": previous}, "target": target}
+        best = SequenceScorer(task.target_dictionary).generate(models, sample)[0][0]
+        found[name].append(best["positional_scores"].tolist())
+assert not any(name.startswith("cape_fairseq") for name in sys.modules)
+print(json.dumps(found))
+"""
+
+
+def sentences(count=8, longest=40):
+    draw = random.Random(3)
+    words = [f"w{number}" for number in range(60)]
+    return [
+        [draw.choices(words, k=draw.randint(1, longest)) for _ in range(2)] for _ in range(count)
+    ]
+
+
+def test_plain_fairseq_gives_equal_scores(tmp_path):
+    pairs, folders, own = sentences(), {}, {}
+    for arch, options in TABLES.items():
+        path = saved(tmp_path / arch, arch, **options)
+        printed = cape("export", "fairseq", path, tmp_path / arch / "out", "--max-positions", 50)
+        assert "largest difference" in printed.stdout
+        settings = json.loads((tmp_path / arch / "out" / "text.json").read_text())
+        assert settings["source_bos"] == arch.startswith("cape")
+        folders[arch] = str(tmp_path / arch / "out"), settings["source_bos"]
+        own[arch] = load(path).engine.score(*map(list, zip(*pairs, strict=True)))
+    result = run([sys.executable, "-c", PLAIN], input=json.dumps([pairs, folders]), cwd=tmp_path)
+    other = json.loads(result.stdout.splitlines()[-1])
+    for arch in TABLES:
+        for a, b in zip(own[arch], other[arch], strict=True):
+            torch.testing.assert_close(torch.tensor(a), torch.tensor(b), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("arch", [*TABLES, *IN_ATTENTION])
+def test_ctranslate2_gives_equal_scores(arch, tmp_path):
+    pytest.importorskip("ctranslate2")
+    path = saved(tmp_path / "model", arch, **{**TABLES, **IN_ATTENTION}[arch])
+    cape("export", "ctranslate2", path, tmp_path / "out", "--max-positions", 50)
+    pairs = sentences()
+    own, other = (
+        load(model).engine.score(*map(list, zip(*pairs, strict=True)))
+        for model in (path, tmp_path / "out")
+    )
+    for a, b in zip(own, other, strict=True):
+        torch.testing.assert_close(torch.tensor(a), torch.tensor(b), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("system", ["fairseq", "ctranslate2"])
+@pytest.mark.parametrize("arch", REFUSED)
+def test_what_has_no_counterpart_is_refused(arch, system, tmp_path):
+    if system == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    options, why = REFUSED[arch]
+    path = saved(tmp_path / "model", arch, **options)
+    result = cape("export", system, path, tmp_path / "out", check=False)
+    assert result.returncode == 1
+    assert why in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("arch", IN_ATTENTION)
+def test_attention_has_no_counterpart_in_plain_fairseq(arch, tmp_path):
+    result = cape("export", "fairseq", saved(tmp_path, arch), tmp_path / "out", check=False)
+    assert result.returncode == 1
+    assert "acts in the attention" in result.stderr
+
+
+def test_rope_with_scaled_positions_is_refused(tmp_path):
+    pytest.importorskip("ctranslate2")
+    path = saved(tmp_path, "rope_transformer_tiny", source_scale="1.2")
+    result = cape("export", "ctranslate2", path, tmp_path / "out", check=False)
+    assert result.returncode == 1
+    assert "distances other than 1" in result.stderr
+
+
+def test_a_table_longer_than_the_models_is_refused(tmp_path):
+    path = saved(tmp_path, "abspos_transformer_tiny", **LEARNED)
+    options = ("export", "fairseq", path, tmp_path / "out", "--max-positions", 65)
+    result = cape(*options, check=False)
+    assert result.returncode == 1
+    assert "--max-positions" in result.stderr
+
+
+def test_half_precision_and_an_existing_folder(tmp_path):
+    path = saved(tmp_path / "model", "sinpos_transformer_tiny")
+    cape("export", "fairseq", path, tmp_path / "out", "--half", "--max-positions", 50)
+    state = torch.load(tmp_path / "out" / "model.pt", weights_only=True)["model"]
+    assert state["encoder.embed_positions.weight"].dtype == torch.float16
+    assert state["encoder.embed_positions.weight"].shape == (52, 32)
+    result = cape("export", "fairseq", path, tmp_path / "out", check=False)
+    assert result.returncode == 1
+    assert "is there already" in result.stderr
+
+
+def test_nothing_is_written_where_models_differ(tmp_path):
+    pytest.importorskip("ctranslate2")
+    path = saved(tmp_path / "model", "sinpos_transformer_tiny")
+    options = ("export", "ctranslate2", path, tmp_path / "out", "--tolerance", "1e-12")
+    result = cape(*options, check=False)
+    assert result.returncode == 1
+    assert "nothing was written" in result.stderr
+    assert [child.name for child in tmp_path.iterdir()] == ["model"]
+
+
+def test_int8(tmp_path):
+    pytest.importorskip("ctranslate2")
+    path = saved(tmp_path / "model", "cape_transformer_tiny")
+    options = ("--max-positions", 60, "--quantization", "int8")
+    printed = cape("export", "ctranslate2", path, tmp_path / "out", *options).stdout
+    assert "int8" in printed
+    plain = cape("export", "ctranslate2", path, tmp_path / "plain", *options[:2])
+    assert plain.returncode == 0
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("out", "plain")]
+    assert sizes[0] < 0.4 * sizes[1]

@@ -1,0 +1,409 @@
+"""Raw text in, raw text out, and nothing lost."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+
+from cape_fairseq import load
+from cape_fairseq.checkpoints.reading import read, write
+from cape_fairseq.serving.documents import Windows, by_sentences
+from cape_fairseq.serving.lines import blocks, numbered
+from cape_fairseq.serving.results import Hypothesis, Search
+from cape_fairseq.serving.sentences import pieces, sentences, together
+from cape_fairseq.serving.text import SETTINGS, Text, TextSettings
+from tests.support import cape, fairseq, run, train
+
+PLAIN = {"source": "en", "target": "de", "moses": False}
+HOSTILE = [
+    b"w1 w2",
+    b"",
+    b"nul \x00 byte\x01",
+    b"windows line\r",
+    "\u202eright to left \u05e9\u05dc\u05d5\u05dd".encode(),
+    b"\xff\xfe not utf-8",
+    "line\u2028separator\u0085next\x0bvertical\x0cpage".encode(),
+    b"   ",
+    b"\t\r",
+    "\U0001f600 \ufeff zero\u200bwidth".encode(),
+    b"carriage \r return within",
+    b"w3 w4 w5",
+]
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "cape_fairseq", *map(str, arguments)]
+
+
+@pytest.fixture(scope="module")
+def model(data_bin, tmp_path_factory):
+    """A small model that has learned to end."""
+    folder = tmp_path_factory.mktemp("model")
+    more = ("--encoder-embed-dim", 64, "--decoder-embed-dim", 64, "--lr", "5e-3", "--clip-norm", 1)
+    more += ("--encoder-attention-heads", 2, "--decoder-attention-heads", 2, "--max-tokens", 1000)
+    train(data_bin, folder, *more, updates=200)
+    path = folder / "checkpoint_last.pt"
+    cape(
+        *("text-settings", folder, "--data-bin", data_bin, "--tokenizer", "none"),
+        *("--source-lang", "en", "--target-lang", "de"),
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def lines(data_bin):
+    """Tokenized sentences of the training text, and some unknown words."""
+    text = (data_bin.parent / "train.en").read_text(encoding="utf-8").splitlines()
+    return [*text[:197], "unknown words only", "a .", "."]
+
+
+@pytest.fixture(scope="module")
+def exported(model, tmp_path_factory):
+    pytest.importorskip("ctranslate2")
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    cape("export", "ctranslate2", model, folder, "--max-positions", 64)
+    return folder
+
+
+def test_it_translates_as_fairseq_does(model, lines, tmp_path):
+    """fairseq-interactive, with the same search."""
+    (tmp_path / "in").write_text("\n".join(lines[-20:]) + "\n")
+    printed = fairseq(
+        *("interactive", model.parent, "--path", model, "--source-lang", "en", "--target-lang"),
+        *("de", "--input", tmp_path / "in", "--cpu", "--beam", 4, "--max-len-a", 2),
+        *("--buffer-size", 10, "--max-len-b", 200),
+    )
+    rows = [line.split("\t") for line in printed.splitlines() if line.startswith("H-")]
+    expected = {int(row[0][2:]): (float(row[1]), row[2]) for row in rows}
+    for number, one in enumerate(load_once(model).translate(lines[-20:])):
+        score, text = expected[number]
+        assert one.text == text
+        assert one.score / math.log(2) == pytest.approx(score, abs=1e-3)
+
+
+def test_batches_do_not_matter(model, lines):
+    found = load(model, batch=64).translate([*lines[-20:], "", "a"])
+    for line, one in zip([*lines[-20:], "", "a"], found, strict=True):
+        (alone,) = load_once(model).translate([line])
+        assert one.text == alone.text
+        assert one.score == pytest.approx(alone.score, abs=1e-4)
+
+
+SHORT = ("--beam", 1, "--max-len-a", 0, "--max-len-b", 3)
+LOADED = {}
+
+
+def load_once(path):
+    return LOADED.setdefault(path, load(path))
+
+
+def test_details_belong_together(model, lines):
+    for line, one in zip(lines[:6], load_once(model).translate(lines[:6], nbest=3), strict=True):
+        assert one.source_tokens == line.split()
+        assert len(one.others) == 2
+        for best in (one, *one.others):
+            values = best.log_probabilities
+            assert len(values) == len(best.tokens) + 1
+            assert sum(values) / len(values) == pytest.approx(best.score, abs=1e-5)
+        assert [target for _, target in one.alignment] == list(range(len(one.tokens)))
+        assert all(0 <= source < len(one.source_tokens) for source, _ in one.alignment)
+        (scored,) = load_once(model).score([line], [one.text])
+        assert scored.tokens == one.tokens
+        assert scored.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-4)
+
+
+def test_both_engines_agree(model, exported, lines):
+    one, other = (load_once(path).translate(lines) for path in (model, exported))
+    same = [a.text == b.text for a, b in zip(one, other, strict=True)]
+    assert sum(same) >= 198
+    for a, b in zip(one, other, strict=True):
+        if a.text == b.text:
+            assert a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-4)
+            assert a.score == pytest.approx(b.score, abs=1e-4)
+            assert a.alignment == b.alignment
+
+
+def test_ctranslate2_needs_neither_torch_nor_fairseq(exported):
+    code = (
+        "import sys, cape_fairseq\n"
+        f"print(cape_fairseq.load({str(exported)!r}).translate(['a b'])[0].text)\n"
+        "assert not {'torch', 'fairseq'} & set(sys.modules), sys.modules\n"
+    )
+    assert run([sys.executable, "-c", code]).stdout.strip()
+
+
+def test_a_longer_text_than_the_table_is_not_cut(exported, lines):
+    line = " ".join(lines[:30])
+    (found,) = load_once(exported).translate([line])
+    assert load_once(exported).longest == 32
+    assert found.source_tokens == line.split()
+    assert found.pieces >= len(line.split()) / 32
+    assert len(found.alignment) == len(found.tokens)
+
+
+@pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
+def test_nothing_is_lost(engine, model, request):
+    path = model if engine == "fairseq" else request.getfixturevalue("exported")
+    text = b"\n".join(HOSTILE)
+    for last in (b"", b"\n"):
+        result = subprocess.run(
+            command("translate", path, "--cpu", "--max-len-b", 5, "--no-progress-bar"),
+            input=text + last,
+            capture_output=True,
+            check=False,
+        )
+        lines = result.stdout.split(b"\n")
+        assert len(lines) == len((text + last).split(b"\n"))
+        for source, translation in zip(HOSTILE, lines, strict=False):
+            assert translation.endswith(b"\r") == source.endswith(b"\r")
+            translation.decode("utf-8")
+            assert bool(translation.strip()) == bool(source.split()), source
+        assert result.returncode == 1
+        assert "line 6: not UTF-8" in result.stderr.decode()
+
+
+def test_a_pipe_is_answered_line_by_line(model):
+    process = subprocess.Popen(
+        command("translate", model, "--cpu", "--max-len-b", 5),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    for line in (b"w1 w2\n", b"\n", b"w3\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert process.stdout.readline().endswith(b"\n")
+    process.stdin.close()
+    assert process.wait() == 0
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(model, tmp_path):
+    (tmp_path / "in").write_text("w1 w2 w3\n" * 30_000)
+    with open(tmp_path / "err", "wb") as errors:
+        process = subprocess.Popen(
+            command("translate", model, tmp_path / "in", "--cpu", "--no-progress-bar", *SHORT),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait() == 0
+    assert (tmp_path / "err").read_bytes() == b""
+
+
+def test_many_short_lines_in_flat_memory(tmp_path):
+    """What holds lines holds a block of them, whatever the file's size."""
+    path = tmp_path / "in"
+    with open(path, "w") as stream:
+        for number in range(100_000):
+            stream.write(f"w{number % 60} line {number}\n")
+    count, most = 0, 0
+    with open(path, "rb") as stream:
+        for lines in numbered(blocks([stream.fileno()])):
+            assert [line.number for line in lines] == list(range(count + 1, count + 1 + len(lines)))
+            count, most = count + len(lines), max(most, sum(len(line.text) + 1 for line in lines))
+    assert count == 100_000
+    assert most <= 1 << 17
+
+
+def test_a_megabyte_in_one_line(tmp_path):
+    settings = TextSettings(**{**PLAIN, "moses": True, "codes": "codes"})
+    (tmp_path / "codes").write_text("#version: 0.2\nl o\nlo w</w>\n")
+    text = Text(settings, tmp_path)
+    for line in ("low " * 250_000, "x" * 1_000_000):
+        tokens = text.source(line)
+        assert "".join(tokens).replace("@@", "") == "".join(line.split())
+        parts = pieces(tokens, 1024)
+        assert [token for part in parts for token in part] == tokens
+        assert max(map(len, parts)) <= 1024
+
+
+def test_pieces_end_between_sentences_then_between_words():
+    assert pieces([], 5) == []
+    assert pieces(list("abc"), 3) == [list("abc")]
+    assert pieces(["a", "b", ".", "c", "d"], 4) == [["a", "b", "."], ["c", "d"]]
+    assert pieces(["a", "b", "c", "d@@", "e"], 4) == [["a", "b", "c"], ["d@@", "e"]]
+    assert pieces(["a@@"] * 5, 2) == [["a@@"] * 2, ["a@@"] * 2, ["a@@"]]
+
+
+def test_pieces_together():
+    parts = [["a", "b"], ["c"]]
+    found = [
+        Hypothesis(["x"], -1.0, [-0.5, -1.5], [(1, 0)], False),
+        Hypothesis(["y", "z"], -2.0, [-1.0, -2.0, -3.0], [(0, 0), (0, 1)], True),
+    ]
+    expected = Hypothesis(
+        ["x", "y", "z"],
+        (2 * -1.0 + 3 * -2.0) / 5,
+        [-0.5, -1.5, -1.0, -2.0, -3.0],
+        [(1, 0), (2, 1), (2, 2)],
+        True,
+    )
+    assert together(parts, found) == expected
+
+
+def test_raw_text_goes_through_moses_and_bpe(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\nt h\nth e</w>\n")
+    settings = TextSettings("en", "de", codes="codes")
+    text = Text(settings, tmp_path)
+    assert (
+        text.source("the\u00a0well-known «the»")
+        == (
+            "the w@@ e@@ l@@ l @@@ -@@ @@@ k@@ n@@ o@@ w@@ n &@@ q@@ u@@ o@@ t@@ ; the "
+            "&@@ q@@ u@@ o@@ t@@ ;"
+        )
+        .replace("@@@ -@@ @@@", "@@@ -@@ @")
+        .split()
+    )
+    assert text.decode(["Es", "ist", "s@@", "o", "@-@", "wahr", "."]) == "Es ist so-wahr."
+
+
+class Recorded:
+    """An engine that translates w to W, and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def translate(self, sources, search, prefixes=None):
+        found = []
+        for number, source in enumerate(sources):
+            prefix = prefixes[number] if prefixes else []
+            self.asked.append((source, prefix))
+            tokens = prefix + [token.upper() for token in source[len(prefix) :]]
+            found.append([Hypothesis(tokens, -1.0)])
+        return found
+
+    def score(self, sources, targets):
+        return [[-1.0] * (len(target) + 1) for target in targets]
+
+
+def translator(tmp_path, **settings):
+    from cape_fairseq.serving.translator import Translator
+
+    return Translator(Recorded(), Text(TextSettings(**{**PLAIN, **settings}), tmp_path))
+
+
+def test_documents_by_sentences(tmp_path):
+    own = translator(tmp_path)
+    found = by_sentences(own, ["One two. Three four.", "", "Five."], Search())
+    assert [one.text for one in found] == ["ONE TWO. THREE FOUR.", "", "FIVE."]
+    assert [one.pieces for one in found] == [2, 0, 1]
+
+
+@pytest.mark.parametrize("separator", ["", "<sep>"])
+def test_windows_translate_each_sentence_once(separator, tmp_path):
+    own = translator(tmp_path, separator=separator)
+    window = Windows(own, context=4)
+    found = window(["One two. Three four.", "Five six seven. Eight."], Search())
+    assert [one.text for one in found] == ["ONE TWO. THREE FOUR.", "FIVE SIX SEVEN. EIGHT."]
+    between = separator.split()
+    last_source, last_prefix = own.engine.asked[-1]
+    assert last_source == ["Five", "six", "seven.", *between, "Eight."]
+    assert last_prefix == ["FIVE", "SIX", "SEVEN.", *between]
+    assert own.engine.asked[1] == (
+        ["One", "two.", *between, "Three", "four."],
+        ["ONE", "TWO.", *between],
+    )
+
+
+@pytest.mark.parametrize("way", ["whole", "sentences", "windows"])
+def test_a_document_of_two_thousand_tokens(way, exported, lines, tmp_path):
+    paragraphs = [" ".join(lines[start : start + 10]) for start in range(0, 190, 10)]
+    assert len(" ".join(paragraphs).split()) > 1900
+    (tmp_path / "in").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
+    options = ("--document", way, "--beam", 1, "--no-progress-bar")
+    result = run(command("translate", exported, tmp_path / "in", *options))
+    found = result.stdout.split("\n")
+    assert len(found) == 2 * len(paragraphs)
+    assert all(found[0:-1:2])
+    assert not any(found[1::2])
+    count = re.search(r"(\d+) sentences from (\d+)", result.stderr)
+    assert int(count[2]) == 190
+
+
+def test_scores_nbest_and_json(model, tmp_path):
+    (tmp_path / "in").write_text("w1 w2\n\n")
+    options = ("translate", model, tmp_path / "in", "--cpu", "--max-len-b", 5)
+    score, text = run(command(*options, "--scores")).stdout.splitlines()[0].split("\t")
+    rows = [row.split("\t") for row in run(command(*options, "--nbest", 2)).stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2"]
+    assert rows[0][1:] == [score, text]
+    objects = [
+        json.loads(line) for line in run(command(*options, "--json-lines")).stdout.splitlines()
+    ]
+    assert [one["line"] for one in objects] == [1, 2]
+    assert objects[0]["text"] == text
+    assert len(objects[0]["log_probabilities"]) == len(objects[0]["tokens"]) + 1
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(model, lines, tmp_path):
+    one = load_once(model).translate(lines[:4])
+    two = load([model, model]).translate(lines[:4])
+    assert [a.text for a in one] == [b.text for b in two]
+    state = read(model)
+    for value in state["model"].values():
+        value.mul_(1.1 if value.is_floating_point() else 1)
+    write(state, tmp_path / "other.pt")
+    mixed = load([model, tmp_path / "other.pt"]).translate(lines[:4])
+    assert [a.score for a in one] != [b.score for b in mixed]
+
+
+def test_fairseqs_own_hub_interface(model, lines):
+    from cape_fairseq.models.positional_transformer import PositionalTransformer
+
+    hub = PositionalTransformer.from_pretrained(
+        str(model.parent),
+        model.name,
+        data_name_or_path=str(model.parent),
+        source_lang="en",
+        target_lang="de",
+    )
+    expected = [one.text for one in load_once(model).translate(lines[:3], max_len_a=0)]
+    assert hub.translate(lines[:3], beam=4) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.pt"], "there is no checkpoint"),
+        (["MODEL", "--nbest", "9"], "needs a --beam of at least 9"),
+        (["MODEL", "--engine", "ctranslate2"], "is a model for fairseq"),
+        (["MODEL", "--source-lang", "en"], "give both"),
+        (["MODEL", "--data-bin", "nowhere"], "--data-bin"),
+        (["MODEL", "--bpe-codes", "nowhere"], "cannot be used as BPE codes"),
+        (["MODEL", "no/such/file"], "no/such/file"),
+    ],
+)
+def test_wrong_use_is_told_in_a_sentence(arguments, words, model):
+    given = [str(model) if word == "MODEL" else word for word in arguments]
+    result = cape("translate", *given, check=False)
+    assert result.returncode in (1, 2)
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_settings_of_a_later_version_are_refused(model, tmp_path):
+    (tmp_path / SETTINGS).write_text(json.dumps({**PLAIN, "new": 1}))
+    (tmp_path / "checkpoint.pt").write_bytes(model.read_bytes())
+    result = cape("translate", tmp_path / "checkpoint.pt", check=False)
+    assert result.returncode == 1
+    assert "new" in result.stderr
+
+
+def test_languages_that_nobody_named(model, tmp_path):
+    (tmp_path / "checkpoint.pt").write_bytes(model.read_bytes())
+    result = cape("translate", tmp_path / "checkpoint.pt", check=False)
+    assert result.returncode == 1
+    assert "give --source-lang and --target-lang" in result.stderr
+
+
+def test_sentences():
+    assert sentences("Dr. Smith came. He left!  So?", "en") == [
+        "Dr. Smith came.",
+        "He left!",
+        "So?",
+    ]
+    assert sentences("  ", "en") == []
