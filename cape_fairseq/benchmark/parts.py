@@ -30,7 +30,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
 }
 FAST = ", fast"  # with the chunked loss and the fused optimizer
+HALF = ", fast, bf16"  # and --autocast bf16
 VARIANTS |= {f"{name}{FAST}": (name, {}) for name in (STOCK, *ENCODINGS)}
+VARIANTS |= {f"{name}{HALF}": (name, {"autocast": "bf16"}) for name in ENCODINGS}
 
 
 def check(size: str, variants: Iterable[str]) -> None:
@@ -53,7 +55,7 @@ def measure(part: str, args: Any, dtype: torch.dtype) -> Iterable[dict]:
         limit = args.batch_tokens or (5000 if clock.device.type == "cpu" else None)
         return table9(clock, args.batch, limit, dtype)
     setting = Setting(clock, args.size, args.words, args.tokens, dtype)
-    variants = args.variants or [name for name in VARIANTS if not name.endswith(FAST)]
+    variants = args.variants or [name for name in VARIANTS if FAST not in name]
     if part == "training":
         return training(setting, args.lengths, variants)
     if part == "memory":
@@ -83,7 +85,7 @@ class Setting:
     def step(self, variant: str, length: int) -> Callable[[], object]:
         """A training step on a batch of sentences of ``length`` tokens."""
         sample = random_batch(self.task, max(1, self.tokens // length), length, self.device)
-        return training_step(self.task, self.build(variant), sample, variant.endswith(FAST))
+        return training_step(self.task, self.build(variant), sample, FAST in variant)
 
 
 def training(

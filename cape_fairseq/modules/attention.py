@@ -8,6 +8,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cape_fairseq.modules.precision import full_precision
 from cape_fairseq.positions.relative.attention import relative_attention
 from cape_fairseq.positions.relative.shaw import init_table, pairwise_products, pairwise_sums
 from cape_fairseq.positions.rotary import rotate
@@ -92,7 +93,10 @@ class Attention(MultiheadAttention):
         elif self.relative_keys is not None:
             x = relative_attention(q, k, v, *tables, mask, causal, dropout)
         else:
-            x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
+            with full_precision(q) as exact:
+                q, k, v = (exact(part) for part in (q, k, v))
+                mask = mask if mask is None or mask.dtype == torch.bool else mask.type_as(q)
+                x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
         x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
         return self.out_proj(x), weights if need_weights else None
 
