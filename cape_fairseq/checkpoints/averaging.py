@@ -63,11 +63,12 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
             if name in first and value != first[name]:  # another version has other options
                 other = first[name]
                 raise UserError(f"{path} has {name} {value}, but {paths[0]} has {other}; {ONE_RUN}")
-        # Vectors that were solved for one checkpoint are not those of the mean.
+        # Vectors that were solved for one checkpoint, or with which its interval began, are not
+        # those of the mean.
         state = {
             name: value
             for name, value in checkpoint["model"].items()
-            if not name.endswith(".flow.stored")
+            if not re.search(r"\.flow\.(stored$|kept\.)", name)
         }
         if sums and {n: x.shape for n, x in state.items()} != {n: x.shape for n, x in sums.items()}:
             raise UserError(f"{path} has other parameters than {paths[0]}; {ONE_RUN}")

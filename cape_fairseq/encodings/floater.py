@@ -1,7 +1,8 @@
 """Row of FLOATER, in both of its forms."""
 
+from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Optional
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from cape_fairseq.encodings.absolute import check_width
 from cape_fairseq.encodings.options import choice, option, require
 from cape_fairseq.encodings.row import Encoding, Stack
-from cape_fairseq.positions.floater.solver import SOLVERS, Solver
+from cape_fairseq.positions.floater.solver import NONLINEARITIES, SOLVERS, Solver
 from cape_fairseq.positions.floater.stack import INPUT, NAMES, StackFlow
 from cape_fairseq.positions.floater.trajectories import Trajectories
 from cape_fairseq.positions.sinusoid import SinusoidalEncoding
@@ -29,6 +30,14 @@ class FloaterOptions:
     )
     floater_dynamics: choice("ode", "rnn-scalar", "rnn2-scalar", "rnn-vector") = option(
         "ode", "FLOATER: what moves positions on, the paper's h or an RNN of its Table 6"
+    )
+    floater_nonlinearity: choice(*NONLINEARITIES) = option(
+        "tanh",
+        "FLOATER: between the two maps of h; the paper names none, its authors' code has relu",
+    )
+    floater_beyond: choice("hold", "continue") = option(
+        "hold",
+        "FLOATER: beyond the longest text of training, hold the last vector, or go on as published",
     )
     floater_init_scale: Optional[float] = option(
         None,
@@ -62,6 +71,10 @@ class FloaterOptions:
     )
 
 
+# In checkpoints of version 0.1.0 vectors begin where they begin, and go on without end.
+OLD = {"from_start": torch.tensor(False), "longest": torch.tensor(0)}
+
+
 def resolve(args: Any) -> None:
     if args.floater_init_scale is None:
         args.floater_init_scale = 0.03 if args.floater_form == "bias" else 1.0
@@ -84,10 +97,15 @@ def check(args: Any) -> None:
 
 def trajectory_options(args: Any) -> dict[str, Any]:
     """Arguments of :class:`Trajectories` from a model's options."""
+    bias = args.floater_form == "bias"
     return {
         "kind": args.floater_dynamics,
         "init_scale": args.floater_init_scale,
-        "initial_scale": 0.0 if args.floater_form == "bias" else 1.0,
+        "nonlinearity": args.floater_nonlinearity,
+        # Recurrences leave any initial vector at once, so biases that begin at zero begin there.
+        "initial_scale": 0.0 if bias and args.floater_dynamics != "ode" else 1.0,
+        "from_start": bias and args.floater_dynamics == "ode",
+        "hold": args.floater_beyond == "hold",
         "solver": Solver(
             args.floater_solver,
             args.floater_step,
@@ -134,9 +152,18 @@ def stored_trajectories(args: Any, state: Mapping[str, Tensor], side: str) -> Tr
     prefix = f"{side}.flow."
     found = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
     states, dim = found["initial"].shape
-    trajectories = Trajectories(dim, states, **trajectory_options(args))
+    settings = defaults() | {n: x for n, x in vars(args).items() if n.startswith("floater_")}
+    trajectories = Trajectories(dim, states, **trajectory_options(Namespace(**settings)))
+    for name, value in OLD.items():  # what version 0.1.0 does not store
+        found.setdefault(name, value)
+    found.pop("names_a_block", None)
     trajectories.load_state_dict(found)
     return trajectories.eval()
+
+
+def defaults() -> dict[str, Any]:
+    """Options that version 0.1.0 does not have in its checkpoints."""
+    return {field.name: field.default for field in fields(FloaterOptions)}
 
 
 def vectors(args: Any, state: Mapping[str, Tensor], side: str, positions: int) -> Tensor:
@@ -155,7 +182,7 @@ FLOATER = Encoding(
     enters_blocks=lambda args: args.floater_form == "additive" and args.floater_layers == "all",
     encode=sinusoids,
     flow=flow,
-    parameters=r"flow\.(initial|lr_scale|stored"
+    parameters=r"flow\.(initial|lr_scale|stored|from_start|longest|names_a_block|kept\..*"
     r"|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
     resolve=resolve,
     check=check,

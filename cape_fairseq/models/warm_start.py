@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.encodings.build import own_parameters
+from cape_fairseq.encodings.floater import OLD
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 SINUSOIDS = r"embed_positions\.(weights|_float_tensor)"
 OWN = re.compile(rf"(encoder|decoder)\.({own_parameters()}|{SINUSOIDS})")
 TABLE = re.compile(r"encoder\.(embed_positions|block_positions\.\d+)\.weight")
+PASSING = re.compile(r"\.flow\.(stored$|kept\.)")  # in some checkpoints of a model
+FORM = ".flow.names_a_block"
 SINUSOIDAL_KEYS = ("weights", "_float_tensor")
 
 
@@ -30,15 +33,18 @@ def adapt_parameters(model: nn.Module, state_dict: dict[str, Tensor], name: str)
     """
     prefix = f"{name}." if name else ""
     own = {key: value for key, value in model.state_dict().items() if OWN.fullmatch(key)}
-    own = {key: value for key, value in own.items() if not key.endswith(".flow.stored")}
+    own = {key: value for key, value in own.items() if not PASSING.search(key)}
     add_omegas(model, state_dict, prefix)
     fit_tables(own, state_dict, prefix, bool(model.encoder.positions.bos.extra))
     drop_other_flow(own, state_dict, prefix)
+    complete_flow(own, state_dict, prefix)
     stored = [key.removeprefix(prefix) for key in state_dict if key.startswith(prefix)]
     added = [key for key in own if prefix + key not in state_dict]
     left_out = [key for key in stored if OWN.fullmatch(key) and key not in own]
-    if any(key.endswith(".flow.initial") for key in own):  # solved vectors are welcome
-        left_out = [key for key in left_out if not key.endswith(".flow.stored")]
+    if any(
+        key.endswith(".flow.initial") for key in own
+    ):  # solved vectors and what they come from are welcome
+        left_out = [key for key in left_out if not PASSING.search(key)]
     for key in added:
         state_dict[prefix + key] = own[key].clone()
     for key in left_out:
@@ -85,11 +91,30 @@ def drop_other_flow(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefi
     They mean something together only: single ones that happen to fit would be taken for what they
     are not.
     """
-    ours = {prefix + key: value.shape for key, value in own.items() if ".flow." in key}
+    ours = {prefix + key: value for key, value in own.items() if ".flow." in key}
     flow = [key for key in state_dict if key.startswith(prefix) and ".flow." in key]
-    theirs = {key: state_dict[key].shape for key in flow if not key.endswith(".flow.stored")}
-    if ours and theirs and ours != theirs:
-        for key in flow:
-            del state_dict[key]
-        names = ", ".join(theirs)
-        logger.warning("of another form of FLOATER than this model's, so left out: %s", names)
+    theirs = {key: state_dict[key] for key in flow if not PASSING.search(key)}
+    if not ours or not theirs or alike(ours, theirs):
+        return
+    for key in flow:
+        del state_dict[key]
+    names = ", ".join(theirs)
+    logger.warning("of another form of FLOATER than this model's, so left out: %s", names)
+
+
+def alike(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
+    """Whether parameters of FLOATER mean the same; version 0.1.0 stores no form."""
+    shapes = [{k: x.shape for k, x in one.items() if x.dim()} for one in (ours, theirs)]
+    forms = {key for key in ours if key.endswith(FORM)} & set(theirs)
+    return shapes[0] == shapes[1] and all(int(ours[key]) == int(theirs[key]) for key in forms)
+
+
+def complete_flow(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix: str) -> None:
+    """What version 0.1.0 does not store of a FLOATER: its vectors begin where they begin, and go on
+    without end."""
+    for side in ("encoder.flow.", "decoder.flow."):
+        if prefix + side + "initial" not in state_dict or side + "initial" not in own:
+            continue
+        for name, value in OLD.items():
+            state_dict.setdefault(prefix + side + name, value.clone())
+        state_dict.setdefault(prefix + side + "names_a_block", own[side + "names_a_block"].clone())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.positions.augmentation import Augmentation, Draw
@@ -167,6 +167,8 @@ class StackPositions:
             if source is not None and cross_keys:
                 other = Places(Padding(source.padding_mask))
             batch.flow = self.flow.for_blocks(own, other)
+            if self.flow.training and distributed.is_available() and distributed.is_initialized():
+                batch.link = self.flow.link()
         return batch
 
     def attention_arguments(
@@ -217,6 +219,7 @@ class BatchPositions:
         self.own: dict[str, Any] = {}
         self.sharpness: dict[str, Tensor] = {}
         self.flow: list[dict[str, Tensor]] = []
+        self.link: Tensor | None = None  # of all parameters of the flow, zero
 
     def sharpen(self, long_text: LongText, count: Tensor, causal: bool) -> None:
         """Factors of the scores of self- and cross-attention, [B, 1, T or 1, 1]."""
@@ -232,6 +235,8 @@ class BatchPositions:
         encodings = self.stack.encodings
         if block <= len(encodings):
             x = x + encodings[block - 1](self.positions[:, self.new]).transpose(0, 1).type_as(x)
+        if block == 1 and self.link is not None:
+            x = x + self.link.type_as(x)
         added = self.flow[block - 1].get("input") if block <= len(self.flow) else None
         return x if added is None else x + added.type_as(x)
 

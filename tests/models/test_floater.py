@@ -112,6 +112,7 @@ def test_every_trajectory_is_a_bias_of_its_own_projection(layers):
     for side, projections in names.items():
         flow = getattr(model, side).flow
         torch.nn.init.normal_(flow.initial)
+        flow.from_start.fill_(False)
         blocks = flow.initial.detach().view(-1, len(projections), 128)
         assert len(blocks) == (3 if layers == "all" else 1)
         for block, vectors in enumerate(blocks):
@@ -201,3 +202,50 @@ def test_the_model_tells_its_trajectories_the_update():
     model = build("floater_transformer_tiny", floater_refresh=4)
     model.set_num_updates(7)
     assert model.encoder.flow.num_updates == model.decoder.flow.num_updates == 7
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, "autocast"])
+def test_half_precision_far_beyond_training(kind):
+    """4,000 tokens after a training on 40, with dynamics that would have gone far."""
+    model = build("floater_transformer_tiny", floater_init_scale=1.0, **SMALL)
+    model.train()(batch([40], True), None, batch([40], False))
+    model.eval()
+    source, target = batch([4000], True), batch([4000], False)
+    with torch.no_grad():
+        exact = model(source, None, target)[0].log_softmax(-1)
+        if kind == "autocast":
+            with torch.autocast("cpu", torch.bfloat16):
+                found = model(source, None, target)[0]
+        else:
+            found = model.to(kind)(source, None, target)[0]
+    difference = (found.float().log_softmax(-1) - exact).abs()
+    assert difference.isfinite().all()
+    assert difference.mean() < 1e-2
+    assert difference.max() < (1e-2 if kind == torch.float16 else 0.1)
+
+
+def test_the_copy_is_its_parent():
+    """KL divergence of next tokens after the warm start, 40 tokens."""
+    parent, model = build("sinpos_transformer_tiny", seed=3), build("floater_transformer_tiny")
+    model.load_state_dict(parent.state_dict(), strict=True)
+    tokens, target = batch([40, 33], True), batch([40, 30], False)
+    with torch.no_grad():
+        expected, found = (m(tokens, None, target)[0].log_softmax(-1) for m in (parent, model))
+    divergence = (expected.exp() * (expected - found)).sum(-1)[target.ne(1)].mean()
+    assert divergence < 1e-6
+    starts = model.decoder.flow.initial
+    assert len({tuple(row.tolist()) for row in starts}) == len(starts)
+
+
+def test_forms_of_equal_shapes_are_not_taken_for_another(caplog):
+    additive = build("floater_transformer_tiny", 3, floater_form="additive", decoder_layers=6)
+    model = build("floater_transformer_tiny", 4, floater_layers="input", decoder_layers=6)
+    shapes = [
+        {name: x.shape for name, x in m.state_dict().items() if ".flow." in name}
+        for m in (additive, model)
+    ]
+    assert shapes[0] == shapes[1]
+    before = model.encoder.flow.initial.clone()
+    model.load_state_dict(additive.state_dict())
+    assert torch.equal(model.encoder.flow.initial, before)
+    assert "another form of FLOATER" in caplog.text

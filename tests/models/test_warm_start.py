@@ -33,7 +33,11 @@ OWN = {  # what only some encodings have
         f"{side}.layers.{layer}.self_attn.relative_{term}"
         for side, layer, term in itertools.product(SIDES, range(3), ("keys", "values"))
     },
-    "floater": {f"{side}.flow.{name}" for side in SIDES for name in ("initial", "lr_scale")}
+    "floater": {
+        f"{side}.flow.{name}"
+        for side in SIDES
+        for name in ("initial", "lr_scale", "from_start", "longest", "names_a_block")
+    }
     | {
         f"{side}.flow.dynamics.maps.{number}.{name}"
         for side, number, name in itertools.product(

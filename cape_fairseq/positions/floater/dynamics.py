@@ -8,7 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from cape_fairseq.positions.floater.solver import BoundMap, Network, Solver, affine
+from cape_fairseq.positions.floater.solver import (
+    NONLINEARITIES,
+    BoundMap,
+    Network,
+    Solver,
+    affine,
+)
 from cape_fairseq.positions.sinusoid import sinusoid
 
 
@@ -36,20 +42,23 @@ def bind(maps: Iterable[Map], scale: Tensor, dtype: torch.dtype) -> list[BoundMa
 
 
 class Dynamics(nn.Module):
-    """The paper's h: two linear maps, with the time appended to the input of each, and tanh between
-    them.
+    """The paper's h: two linear maps, with the time appended to the input of each, and a
+    non-linearity between them.
 
-    It has 2 d^2 + 4 d parameters (526,336 at d = 512, Table 6).
+    It has 2 d^2 + 4 d parameters (526,336 at d = 512, Table 6). The paper names no non-linearity;
+    the authors' released code has ReLU.
     """
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, nonlinearity: str = "tanh") -> None:
         super().__init__()
+        self.between = NONLINEARITIES[nonlinearity]
         self.maps = nn.ModuleList(Map(dim, 1) for _ in range(2))
         forget_time(self.maps[-1])
 
     def follow(self, initial: Tensor, length: int, scale: Tensor, solver: Solver) -> Tensor:
         """Positions 0, 1, ... of the trajectories from ``initial`` [N, d] on: [length, N, d]."""
-        return solver.solve(Network(*bind(self.maps, scale, initial.dtype)), initial, length)
+        h = Network(*bind(self.maps, scale, initial.dtype), self.between)
+        return solver.solve(h, initial, length)
 
 
 class Recurrence(nn.Module):

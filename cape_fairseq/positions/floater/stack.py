@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -33,6 +34,8 @@ class StackFlow(Trajectories):
         self.names = tuple(names)
         self.blocks = blocks
         super().__init__(dim, blocks * len(self.names), **settings)
+        # Forms may have as many trajectories as others; this tells them apart in a checkpoint.
+        self.register_buffer("names_a_block", torch.tensor(len(self.names)))
 
     def for_blocks(self, own: Places, source: Places | None = None) -> list[dict[str, Tensor]]:
         """Solve for a batch: what each block gets by name, [T or S, B or 1, d].

@@ -32,8 +32,37 @@ def test_evaluation_solves_once_and_extends_on_demand(monkeypatch):
     assert not short.requires_grad
 
 
+def test_the_last_vector_of_training_is_held_beyond_it():
+    module, free = trajectories(), trajectories(hold=False)
+    for one in (module, free):
+        one.train()(7)
+        one(5)
+        assert int(one.longest) == 7
+        one.eval()
+    exact = module.solve(20)
+    for length in (3, 7, 20, 600):
+        found = module(length)
+        assert torch.equal(found[: min(length, 7)], exact[: min(length, 7)])
+        assert all(torch.equal(vector, exact[6]) for vector in found[7:length])
+    assert torch.equal(free(20)[:20], exact)
+    other = trajectories().eval()
+    other.load_state_dict(module.state_dict())  # a checkpoint knows its training
+    assert torch.equal(other(40)[:40], module(40)[:40])
+
+
+def test_what_is_stored_is_held_or_goes_on():
+    for hold in (True, False):
+        module = trajectories(hold=hold).train()
+        module(9)
+        module.eval().stored = module.solve(9)
+        expected = module.solve(30)
+        if hold:
+            expected[9:] = expected[8]
+        assert torch.equal(module(30)[:30], expected)
+
+
 def test_evaluation_never_uses_stale_vectors():
-    module = trajectories(refresh=10).train()
+    module = trajectories(refresh=10, hold=False).train()
     module.set_num_updates(0)
     before = module(6)
     change(module)
@@ -45,7 +74,7 @@ def test_evaluation_never_uses_stale_vectors():
     assert torch.equal(current[:6], module.solve(6))
     module.train()
     module.set_num_updates(2)
-    assert torch.equal(module(6)[:6], module.solve(6))  # after a validation nothing is left to use
+    assert torch.equal(module(6)[:6], before)  # also after a validation
     module.eval()(6)
     other = copy.deepcopy(module)
     change(other)
@@ -53,44 +82,54 @@ def test_evaluation_never_uses_stale_vectors():
     assert torch.equal(module(6)[:6], module.solve(6))
 
 
-def test_refresh_solves_every_so_many_updates():
-    module = trajectories(refresh=3)
-    learned = []
-    for update in range(7):
+def test_an_interval_has_the_vectors_of_its_first_update():
+    module = trajectories(refresh=4, hold=False).train()
+    expected, learned = None, []
+    for update in range(9):
         module.set_num_updates(update)
         module.train()  # as fairseq's trainer does before every batch
-        vectors = module(4)
-        learned.append(vectors.requires_grad)
-        assert torch.equal(vectors[:4], module.solve(4)) == (update % 3 == 0)
-        change(module)
-    assert learned == [True, False, False, True, False, False, True]
-
-
-def test_all_batches_of_an_update_learn_the_dynamics_or_none():
-    module = trajectories(refresh=4).train()
-    for update, learns in ((0, True), (1, False), (2, False), (4, True)):
-        module.set_num_updates(update)
+        if update % 4 == 0:
+            expected = module.solve(12).detach()
         if update == 2:
-            module.eval()(5)  # nothing is kept over a validation
+            module.eval()(5)
             module.train()
-        for length in (5, 9, 7):  # longer ones than what is kept are solved after all
+        for length in (5, 9, 7):  # longer ones go on from there, and move nothing
             vectors = module(length)
             assert len(vectors) >= length
-            assert vectors.requires_grad == learns
-    assert torch.equal(module(7), module.solve(7))
+            assert torch.equal(vectors[:length], expected[:length])
+            learned.append(vectors.requires_grad)
+        change(module)
+    assert learned == [update % 4 == 0 for update in range(9) for _ in range(3)]
 
 
-def test_nothing_is_kept_that_a_resumed_run_would_not_have():
-    """After a checkpoint in the middle of an interval, both use the vectors of that time."""
+@pytest.mark.parametrize("at", range(5))
+def test_a_resumed_run_has_the_interval_of_an_unbroken_one(at):
     module = trajectories(refresh=4).train()
-    module(6)
-    change(module)
-    module.set_num_updates(1)
+    for update in range(at):
+        module.set_num_updates(update)
+        module(6)
+        change(module)
     resumed = trajectories(refresh=4).train()
-    resumed.load_state_dict(module.state_dict())
-    resumed.set_num_updates(1)
-    assert torch.equal(resumed(6)[:6], module(6)[:6])
-    assert torch.equal(module(6)[:6], module.solve(6))
+    resumed.load_state_dict(copy.deepcopy(module.state_dict()))
+    for one in (module, resumed):
+        one.set_num_updates(at)
+    assert torch.equal(resumed(11)[:11], module(11)[:11])
+    assert torch.equal(resumed(11)[:11], module(11)[:11])  # saving takes nothing away
+
+
+def test_learning_and_refreshing_intervals_together():
+    """The dynamics learn at the first solution at or after each multiple of their interval."""
+    module = trajectories(refresh=4, update_interval=6).train()
+    learned = []
+    for update in range(25):
+        module.zero_grad()
+        module.set_num_updates(update)
+        vectors = module(5)
+        if vectors.requires_grad:
+            vectors.sum().backward()
+        if any(parameter.grad is not None for parameter in module.dynamics.parameters()):
+            learned.append(update)
+    assert learned == [0, 8, 12, 20, 24]
 
 
 def test_vectors_do_not_stay_behind_when_the_module_moves():
@@ -143,6 +182,25 @@ def test_a_checkpoint_keeps_its_dynamics_under_another_learning_rate():
     other.load_state_dict(module.state_dict())
     assert torch.allclose(other.solve(6), module.solve(6), atol=1e-6)
     assert float(other.lr_scale) == 1.0
+
+
+def test_a_link_makes_every_parameter_take_part():
+    module = trajectories(refresh=4).train()
+    module.set_num_updates(1)
+    link = module.link()
+    assert float(link) == 0
+    link.backward()
+    assert all((parameter.grad == 0).all() for parameter in module.parameters())
+
+
+def test_vectors_from_their_start():
+    """Trajectories begin at different places and, as biases, all at zero."""
+    module = trajectories(from_start=True)
+    plain = trajectories()
+    assert (module.initial[0] - module.initial[1]).abs().max() > 0.1
+    assert torch.equal(module(6)[0], torch.zeros(3, 8))
+    assert torch.allclose(module(6), plain(6) - plain.initial, atol=1e-6)
+    assert (module(6)[5, 0] - module(6)[5, 1]).abs().max() > 1e-3
 
 
 def test_stored_vectors_are_used_until_training():
