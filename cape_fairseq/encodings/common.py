@@ -101,7 +101,9 @@ def refuse_foreign(args: Any) -> None:
         return  # refused by its own name
     augmentation = getattr(args, "position_augmentation", None) or row.augmentation
     moved = AUGMENTATIONS.get(augmentation)
-    own = names(PositionOptions, LongTextOptions, row.options, *(moved.options if moved else ()))
+    kept = ENCODINGS.get(getattr(args, row.keeps, None) or "") if row.keeps else None
+    groups = (row.options, *(moved.options if moved else ()), kept.options if kept else None)
+    own = names(PositionOptions, LongTextOptions, *groups)
     for name in given:
         if name not in own:
             raise ValueError(

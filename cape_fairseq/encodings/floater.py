@@ -6,15 +6,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Optional
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cape_fairseq.encodings.absolute import check_width
 from cape_fairseq.encodings.options import choice, option, require
 from cape_fairseq.encodings.row import Encoding, Stack
+from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.positions.floater.solver import NONLINEARITIES, SOLVERS, Solver
 from cape_fairseq.positions.floater.stack import INPUT, NAMES, StackFlow
 from cape_fairseq.positions.floater.trajectories import Trajectories
-from cape_fairseq.positions.sinusoid import SinusoidalEncoding
 
 
 @dataclass
@@ -24,6 +24,11 @@ class FloaterOptions:
         "FLOATER: sinusoids at the input and position-dependent biases of queries, keys and "
         "values, which can start from a plain Transformer (Eqs. 12-13), or vectors added to the "
         "input of blocks (Eq. 8)",
+    )
+    floater_parent: Optional[str] = option(
+        None,
+        "FLOATER, bias form: the encoding whose positions stay beside the biases (default: that of "
+        "--finetune-from-model, else sinpos)",
     )
     floater_layers: choice("all", "input") = option(
         "all", "FLOATER: at every block, or at the first of each stack only"
@@ -75,7 +80,17 @@ class FloaterOptions:
 OLD = {"from_start": torch.tensor(False), "longest": torch.tensor(0)}
 
 
+def parent_of(args: Any) -> Encoding | None:
+    """The row of the encoding that the bias form stands on; the additive form has no other."""
+    from cape_fairseq.encodings.table import ENCODINGS  # which has this row, too
+
+    parent = getattr(args, "floater_parent", None) or "sinpos"  # version 0.1.0 has no other
+    return ENCODINGS[parent] if args.floater_form == "bias" else None
+
+
 def resolve(args: Any) -> None:
+    if args.floater_parent is None:
+        args.floater_parent = "sinpos"
     if args.floater_init_scale is None:
         args.floater_init_scale = 0.03 if args.floater_form == "bias" else 1.0
 
@@ -86,6 +101,7 @@ def check(args: Any) -> None:
         ValueError: options of FLOATER make no sense together.
     """
     check_width(args)
+    check_parent(args)
     given = args.floater_solver_steps
     steps = given if given >= 1 else 1 / given
     expected = "a whole number, or 1 / a whole number (0.5, 0.25, ...)"
@@ -93,6 +109,25 @@ def check(args: Any) -> None:
     learning = args.floater_freeze != "transformer" or args.floater_refresh == 1
     why = "1 with --floater-freeze transformer, or most updates would have nothing to learn"
     require(learning, "floater_refresh", args.floater_refresh, why)
+
+
+def check_parent(args: Any) -> None:
+    """
+    Raises:
+        ValueError: there is no such parent, or it adds nothing to the inputs of blocks that are to
+            have positions.
+    """
+    from cape_fairseq.encodings.table import ENCODINGS
+
+    known = [name for name in ENCODINGS if name != FLOATER.name]
+    require(args.floater_parent in known, "floater_parent", args.floater_parent, " or ".join(known))
+    row = parent_of(args)
+    why = row.every_block if row else "its blocks are chosen with --floater-layers"
+    expected = f"input with FLOATER on {row.name if row else 'nothing'}: {why}"
+    fits = args.position_layers == "input" or not why
+    require(fits, "position_layers", args.position_layers, expected)
+    if row and row.check:
+        row.check(args)
 
 
 def trajectory_options(args: Any) -> dict[str, Any]:
@@ -118,10 +153,37 @@ def trajectory_options(args: Any) -> dict[str, Any]:
     }
 
 
-def sinusoids(args: Any, stack: Stack, block: int) -> SinusoidalEncoding | None:
-    """The bias form leaves them at the input, so that a plain Transformer can start it."""
-    at_input = args.floater_form == "bias" and block == 1
-    return SinusoidalEncoding(stack.dim) if at_input else None
+def encode(args: Any, stack: Stack, block: int) -> nn.Module | None:
+    row = parent_of(args)
+    return row.encode(args, stack, block) if row and row.encode else None
+
+
+def attention(args: Any, stack: Stack) -> AttentionPositions | None:
+    row = parent_of(args)
+    return row.attention(args, stack) if row and row.attention else None
+
+
+def self_attention(args: Any, block: int) -> dict[str, Any]:
+    row = parent_of(args)
+    return row.self_attention(args, block) if row and row.self_attention else {}
+
+
+def check_kept(args: Any, side: str, kept: set[int]) -> None:
+    row = parent_of(args)
+    if row and row.check_kept:
+        row.check_kept(args, side, kept)
+
+
+def enters_blocks(args: Any) -> bool:
+    row = parent_of(args)
+    return row.enters_blocks(args) if row else args.floater_layers == "all"
+
+
+def keep(args: Any, state: dict[str, Tensor], side: str, numbers: list[int]) -> None:
+    row = parent_of(args)
+    if row and row.keep:
+        row.keep(args, state, side, numbers)
+    keep_trajectories(args, state, side, numbers)
 
 
 def names_of(args: Any, side: str) -> tuple[str, ...]:
@@ -178,14 +240,18 @@ FLOATER = Encoding(
     "or added to blocks",
     FloaterOptions,
     why_not="floater has whole positions only",
-    every_block="its blocks are chosen with --floater-layers",
-    enters_blocks=lambda args: args.floater_form == "additive" and args.floater_layers == "all",
-    encode=sinusoids,
+    every_block="",
+    enters_blocks=enters_blocks,
+    encode=encode,
+    attention=attention,
+    self_attention=self_attention,
     flow=flow,
+    keeps="floater_parent",
     parameters=r"flow\.(initial|lr_scale|stored|from_start|longest|names_a_block|kept\..*"
     r"|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
     resolve=resolve,
     check=check,
-    keep=keep_trajectories,
+    check_kept=check_kept,
+    keep=keep,
     vectors=vectors,
 )

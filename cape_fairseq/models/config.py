@@ -3,12 +3,16 @@
 # No "from __future__ import annotations": fairseq reads the types of fields at run time.
 import logging
 from dataclasses import MISSING, dataclass, fields, make_dataclass
+from pathlib import Path
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
+from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
+from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.encodings.common import GROUPS, refuse_foreign, resolve
-from cape_fairseq.encodings.options import choice, option
+from cape_fairseq.encodings.options import choice, names, option
+from cape_fairseq.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ def base_architecture(args: Any) -> None:
         ValueError: an option was given that means nothing to the encoding.
     """
     read_stock_options(args)
+    adopt_parent(args)
     refuse_foreign(args)
     if getattr(args, "source_scale_given", None) is None:
         args.source_scale_given = getattr(args, "source_scale", None) or "nothing"
@@ -71,6 +76,39 @@ def base_architecture(args: Any) -> None:
     resolve(args)
     if getattr(args, "source_scale_counted", None) is None:
         args.source_scale_counted = args.source_scale == "auto"
+
+
+def adopt_parent(args: Any) -> None:
+    """Let an encoding that keeps the positions of another one keep those of the model that is
+    fine-tuned, with their options, so that nothing of it is lost.
+
+    Raises:
+        ValueError: the model has positions that cannot be kept, or cannot be read.
+    """
+    row = ENCODINGS.get(getattr(args, "position_encoding", None))
+    path = getattr(args, "finetune_from_model", None)
+    if not row or not row.keeps or not path or getattr(args, row.keeps, None) is not None:
+        return
+    if (Path(getattr(args, "save_dir", None) or "checkpoints") / "checkpoint_last.pt").exists():
+        return  # goes on, and takes nothing from the model
+    try:
+        options = options_of(read(Path(path)))
+    except UserError as error:
+        raise ValueError(f"--finetune-from-model: {error}") from None
+    parent = encoding_of(options)
+    kept = getattr(options, row.keeps, None) if parent == row.name else parent
+    scale = float(getattr(options, "source_scale", None) or 1)
+    if scale != 1:
+        raise ValueError(
+            f"{path} has a source scale of {scale:.4f}, and {row.name} has whole positions only; "
+            f"fine-tune a model with --source-scale 1, or say --{row.keeps.replace('_', '-')} "
+            f"{parent} to lose it"
+        )
+    setattr(args, row.keeps, kept)
+    for name in ("position_layers", "source_bos", *names(ENCODINGS[kept or parent].options)):
+        if getattr(args, name, None) is None:
+            setattr(args, name, getattr(options, name, None))
+    logger.info("%s keeps the positions of %s: %s", row.name, path, kept)
 
 
 def read_stock_options(args: Any) -> None:

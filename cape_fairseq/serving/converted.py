@@ -14,7 +14,6 @@ from ctranslate2.converters.converter import Converter
 from ctranslate2.specs import common_spec, transformer_spec
 from torch import nn
 
-from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.positions.long_text import NOTHING
 from cape_fairseq.serving.agreement import Difference
@@ -40,8 +39,7 @@ def check(trained: Trained) -> None:
     options = trained.options
     name = options.position_encoding
     trained.check(stock=False)
-    row = ENCODINGS[name]
-    if (row.attention or row.self_attention) and name not in UNLIMITED:
+    if trained.acts_in_attention and name not in UNLIMITED:
         raise UserError(
             f"{trained.path} has {name}, and CTranslate2 has no such attention in an encoder; it "
             "has what is added to the input, and relpos and rope"

@@ -64,6 +64,8 @@ class FairseqEngine:
                 setattr(options, name, max(getattr(options, name, None) or 0, 4 * longest))
         model = build_model(options, self.task).to(self.device)
         model.load_state_dict(state["model"], strict=True, model_cfg=options)
+        for layer in model.encoder.layers:  # 0.12.2's own way for inference fails in new PyTorch
+            layer.can_use_fastpath = False
         model.make_generation_fast_(need_attn=False)
         model.eval()
         return model

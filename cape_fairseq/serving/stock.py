@@ -16,6 +16,7 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.loading import load
 from cape_fairseq.files import copy
+from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.serving.agreement import Difference, compare
 from cape_fairseq.serving.fairseq_engine import FairseqEngine
 from cape_fairseq.serving.loading import EXPORTED, find_dictionaries, stored_settings
@@ -69,6 +70,13 @@ class Trained:
         own = FairseqEngine([self.state], self.data, pair, longest=positions)
         return compare(own, other, self.words, positions - 1)
 
+    @property
+    def acts_in_attention(self) -> bool:
+        """Whether positions give anything to the self-attention."""
+        stack = self.model.encoder
+        scores = type(stack.positions.self_attention) is not AttentionPositions
+        return scores or any(layer.self_attn.relative_keys is not None for layer in stack.layers)
+
     def check(self, stock: bool = True) -> None:
         """
         Raises:
@@ -77,7 +85,7 @@ class Trained:
         """
         options, row = self.options, ENCODINGS[self.options.position_encoding]
         biases = row.flow is not None and options.floater_form != "additive"
-        if biases or (stock and (row.attention or row.self_attention)):
+        if biases or (stock and self.acts_in_attention):
             raise UserError(
                 f"{self.path} has {row.name}, which acts in the attention; a table of positions "
                 "acts at the input, so that only sinpos, abspos, cape, shape and additive floater "

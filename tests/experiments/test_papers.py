@@ -69,7 +69,8 @@ def saved_checkpoints(parsed) -> float:
     """How many numbered checkpoints a training leaves, of those saved at equal distances."""
     if not parsed.save_interval_updates:
         return 0 if parsed.no_epoch_checkpoints else min(parsed.max_epoch, parsed.keep_last_epochs)
-    assert parsed.no_epoch_checkpoints  # ends of epochs would come between
+    # Averaging leaves out ends of epochs between; an update that ends one is found by its name.
+    assert parsed.no_epoch_checkpoints or parsed.keep_last_epochs > 0
     kept = math.inf if parsed.keep_interval_updates < 0 else parsed.keep_interval_updates
     most = parsed.max_update // parsed.save_interval_updates if parsed.max_update else math.inf
     return min(kept, most)

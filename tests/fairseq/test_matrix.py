@@ -9,7 +9,14 @@ import re
 
 import pytest
 
-from tests.support import ENCODINGS, fairseq_command, run, train_arguments, train_losses
+from tests.support import (
+    ENCODINGS,
+    fairseq_command,
+    needs_stock_inference,
+    run,
+    train_arguments,
+    train_losses,
+)
 
 TRAINING = {
     "plain": (),
@@ -119,6 +126,7 @@ def same_model(data_bin, tmp_path, stock_model, encoding: str):
 
 @pytest.mark.parametrize("case", ["beam", "prefix", "alignment"])
 def test_translating_as_fairseqs_transformer_does(case, data_bin, tmp_path, stock_model):
+    needs_stock_inference()
     ours = same_model(data_bin, tmp_path, stock_model, "sinpos")
     expected = translations(data_bin, stock_model, TRANSLATING[case])
     found = translations(data_bin, ours, TRANSLATING[case])

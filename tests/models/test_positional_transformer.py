@@ -70,7 +70,7 @@ def test_equals_fairseqs_transformer(learned, training, left):
 
 def test_same_seed_gives_fairseqs_initial_parameters():
     theirs, ours = build("transformer"), build("sinpos_transformer_tiny")
-    for name, value in theirs.state_dict().items():
+    for name, value in theirs.named_parameters():
         assert torch.equal(value, ours.state_dict()[name]), name
 
 

@@ -47,6 +47,8 @@ for name, (folder, bos) in folders.items():
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
         [folder + "/model.pt"], arg_overrides={"data": folder})
     assert type(models[0]).__name__ == "TransformerModel", type(models[0])
+    for layer in models[0].encoder.layers:
+        layer.can_use_fastpath = False  # of fairseq 0.12.2, which fails in new versions of PyTorch
     found[name] = []
     for source, target in pairs:
         begin = [task.source_dictionary.bos()] if bos else []
