@@ -38,8 +38,10 @@ class Run:
 
 def measure_one(path: str, data: str, lines: Sequence[str], beam: int, threads: int) -> Run:
     """Translate in this process, which does nothing else."""
+    import logging
     import os
 
+    logging.disable(logging.WARNING)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from cape_fairseq import load
 

@@ -1,0 +1,47 @@
+"""The benchmark of models in use, on a model of random weights."""
+
+import pytest
+
+from cape_fairseq.benchmark import serving
+from cape_fairseq.benchmark.serving import Run, rows, summary
+from tests.serving.support import saved
+from tests.support import cape
+
+
+def test_medians_and_bleu():
+    runs = [Run(seconds, megabytes, ["a b c d"]) for seconds, megabytes in ((2, 5), (1, 9), (4, 7))]
+    found = summary(runs, 100, ["a b c d"])
+    assert found["words_per_second"] == 50
+    assert found["megabytes"] == 9
+    assert found["bleu"] == pytest.approx(100)
+
+
+def test_ratios_are_to_fairseqs_own_model_where_there_is_one():
+    def result(*names):
+        systems = {
+            name: {"words_per_second": 10.0 * 2**i, "megabytes": 1.0, "bleu": 2.0}
+            for i, name in enumerate(names)
+        }
+        return {"systems": systems, "beam": 4, "threads": 2, "lines": 3, "words": 9}
+
+    assert [line[2] for line in rows(result("fairseq", "this plugin")).lines] == ["1.00", "2.00"]
+    found = rows(result("this plugin", "CTranslate2, int8"))
+    assert [line[2] for line in found.lines] == ["1.00", "2.00"]
+    assert found.head[2] == "/ this plugin"
+
+
+def test_all_forms_translate_the_text(tmp_path, monkeypatch):
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(serving, "apart", serving.measure_one)  # in this process
+    path = saved(tmp_path, "cape_transformer_tiny")
+    for name in ("source", "reference"):
+        (tmp_path / name).write_text("w1 w2 w3 w4\nw5\n")
+    files = (path, tmp_path / "source", tmp_path / "reference")
+    options = ("--rounds", 1, "--threads", 1, "--beam", 1, "--max-positions", 64)
+    printed = cape("benchmark-serving", *files, *options).stdout
+    for name in ("fairseq", "this plugin", "CTranslate2, float32", "CTranslate2, int8"):
+        assert name in printed
+    (tmp_path / "reference").write_text("w1\n")
+    result = cape("benchmark-serving", *files, *options, check=False)
+    assert result.returncode == 1
+    assert "give one each" in result.stderr
