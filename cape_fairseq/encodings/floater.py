@@ -16,6 +16,8 @@ from cape_fairseq.positions.floater.solver import NONLINEARITIES, SOLVERS, Solve
 from cape_fairseq.positions.floater.stack import INPUT, NAMES, StackFlow
 from cape_fairseq.positions.floater.trajectories import Trajectories
 
+PARENTS: dict[str, Encoding] = {}  # the other rows of the table, which puts them here
+
 
 @dataclass
 class FloaterOptions:
@@ -82,10 +84,8 @@ OLD = {"from_start": torch.tensor(False), "longest": torch.tensor(0)}
 
 def parent_of(args: Any) -> Encoding | None:
     """The row of the encoding that the bias form stands on; the additive form has no other."""
-    from cape_fairseq.encodings.table import ENCODINGS  # which has this row, too
-
     parent = getattr(args, "floater_parent", None) or "sinpos"  # version 0.1.0 has no other
-    return ENCODINGS[parent] if args.floater_form == "bias" else None
+    return PARENTS[parent] if args.floater_form == "bias" else None
 
 
 def resolve(args: Any) -> None:
@@ -117,10 +117,8 @@ def check_parent(args: Any) -> None:
         ValueError: there is no such parent, or it adds nothing to the inputs of blocks that are to
             have positions.
     """
-    from cape_fairseq.encodings.table import ENCODINGS
-
-    known = [name for name in ENCODINGS if name != FLOATER.name]
-    require(args.floater_parent in known, "floater_parent", args.floater_parent, " or ".join(known))
+    expected = " or ".join(PARENTS)
+    require(args.floater_parent in PARENTS, "floater_parent", args.floater_parent, expected)
     row = parent_of(args)
     why = row.every_block if row else "its blocks are chosen with --floater-layers"
     expected = f"input with FLOATER on {row.name if row else 'nothing'}: {why}"
