@@ -85,6 +85,7 @@ def loaded(args: Namespace) -> Translator:
         longest=args.longest,
         batch=args.max_tokens,
         cuda=not args.cpu and has_cuda(args.model),
+        parallel=bool(args.files),  # a pipe may bring a line at a time
     )
 
 

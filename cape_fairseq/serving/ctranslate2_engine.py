@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,16 @@ class CTranslate2Engine:
         folder: what ``cape-fairseq export ctranslate2`` wrote.
         positions: of its table; 0 for no limit.
         cuda: whether to use a GPU.
+        parallel: whether each core translates a batch of its own, which is best for much text, or
+            all together one, which is best for a line at a time.
 
     Raises:
         UserError: CTranslate2 is not installed, or cannot read the folder.
     """
 
-    def __init__(self, folder: Path, positions: int = 0, cuda: bool = False) -> None:
+    def __init__(
+        self, folder: Path, positions: int = 0, cuda: bool = False, parallel: bool = True
+    ) -> None:
         try:
             import ctranslate2
         except ImportError:
@@ -40,23 +44,24 @@ class CTranslate2Engine:
             ) from None
         self.positions = positions
         device = "cuda" if cuda else "cpu"
+        each = parallel and not cuda
+        counts = {"inter_threads": threads() if each else 1}
+        counts |= {"intra_threads": 1 if each else threads()}
         try:
-            self.model: Any = ctranslate2.Translator(
-                str(folder), device, inter_threads=1, intra_threads=threads()
-            )
+            self.model: Any = ctranslate2.Translator(str(folder), device, **counts)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"{folder} cannot be loaded by CTranslate2: {error}") from None
 
-    def translate(
+    def submit(
         self,
         sources: Sequence[list[str]],
         search: Search,
         prefixes: Sequence[list[str]] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Subwords of a batch -> the best translations of each, which begin with ``prefixes``."""
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin to translate a batch -> what waits for its translations."""
         most = search.most(max(map(len, sources)) + 1)
         most = min(most, self.positions - 1) if self.positions else most
-        found = self.model.translate_batch(
+        running = self.model.translate_batch(
             list(sources),
             target_prefix=list(prefixes) if prefixes else None,
             beam_size=search.beam,
@@ -65,19 +70,21 @@ class CTranslate2Engine:
             max_input_length=0,
             max_decoding_length=most,
             return_scores=True,
+            asynchronous=True,
         )
-        if not search.details:
-            return [
-                [
-                    Hypothesis(tokens, score, cut=len(tokens) >= most)
-                    for tokens, score in zip(result.hypotheses, result.scores, strict=True)
-                ]
-                for result in found
-            ]
-        return [
-            self.detailed(source, result, most, search.lenpen)
-            for source, result in zip(sources, found, strict=True)
+        return lambda: [
+            self.hypotheses(source, one.result(), most, search)
+            for source, one in zip(sources, running, strict=True)
         ]
+
+    def hypotheses(
+        self, source: list[str], found: Any, most: int, search: Search
+    ) -> list[Hypothesis]:
+        """What one line's result holds."""
+        if search.details:
+            return self.detailed(source, found, most, search.lenpen)
+        rows = zip(found.hypotheses, found.scores, strict=True)
+        return [Hypothesis(tokens, score, cut=len(tokens) >= most) for tokens, score in rows]
 
     def detailed(self, source: list[str], found: Any, most: int, lenpen: float) -> list[Hypothesis]:
         """One line's hypotheses with log-probabilities, from which their scores are taken (the

@@ -110,7 +110,7 @@ class Windows:
             self.before = []
             return self.translator.search([tokens], search)[0]
         source, begin = self.earlier()
-        found = self.translator.engine.translate([source + tokens], search, [begin])[0][0]
+        found = self.translator.engine.submit([source + tokens], search, [begin])()[0][0]
         own = Hypothesis(
             found.tokens[len(begin) :],
             found.score,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,16 @@ class FairseqEngine:
         tokens = collate_tokens(rows, self.source.pad(), left_pad=True).to(self.device)
         lengths = torch.tensor([len(row) for row in rows], device=self.device)
         return {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+
+    def submit(
+        self,
+        sources: Sequence[list[str]],
+        search: Search,
+        prefixes: Sequence[list[str]] | None = None,
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """Translate a batch -> what gives its translations."""
+        found = self.translate(sources, search, prefixes)
+        return lambda: found
 
     def translate(
         self,

@@ -27,6 +27,7 @@ def load(
     longest: int = LONGEST,
     batch: int = BATCH,
     cuda: bool = False,
+    parallel: bool = True,
 ) -> Translator:
     """A model that translates raw text.
 
@@ -41,6 +42,7 @@ def load(
         longest: source tokens that are translated in one piece.
         batch: tokens of a batch.
         cuda: whether to use a GPU.
+        parallel: CTranslate2: a batch for each core, or all cores for a batch.
 
     Raises:
         UserError: the model cannot be loaded, or something that belongs to it is missing.
@@ -53,7 +55,7 @@ def load(
             f"{paths[0]} is a model for {found}, not for {engine}; cape-fairseq export makes others"
         )
     if found == "ctranslate2":
-        return exported(paths, codes, moses, longest, batch, cuda)
+        return exported(paths, codes, moses, longest, batch, (cuda, parallel))
     from cape_fairseq.checkpoints.reading import read  # torch, which CTranslate2 does without
 
     paths = [one / EXPORTED if one.is_dir() else one for one in paths]
@@ -71,9 +73,14 @@ def load(
 
 
 def exported(
-    paths: Sequence[Path], codes: Any, moses: bool | None, longest: int, batch: int, cuda: bool
+    paths: Sequence[Path],
+    codes: Any,
+    moses: bool | None,
+    longest: int,
+    batch: int,
+    running: tuple[bool, bool],
 ) -> Translator:
-    """A folder of CTranslate2.
+    """A folder of CTranslate2, ``running`` on a GPU, and in parallel.
 
     Raises:
         UserError: it has no settings.
@@ -84,7 +91,7 @@ def exported(
     folder = paths[0]
     settings = TextSettings.read(folder / SETTINGS)
     settings, base = chosen(settings, folder, codes, moses)
-    engine = CTranslate2Engine(folder, settings.max_positions, cuda)
+    engine = CTranslate2Engine(folder, settings.max_positions, *running)
     return Translator(engine, Text(settings, base), longest, batch)
 
 

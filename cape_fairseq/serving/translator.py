@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,12 +18,12 @@ BATCH = 4096  # tokens
 class Engine(Protocol):
     """What runs a model; see :class:`FairseqEngine` and :class:`CTranslate2Engine`."""
 
-    def translate(
+    def submit(
         self,
         sources: Sequence[list[str]],
         search: Search,
         prefixes: Sequence[list[str]] | None = None,
-    ) -> list[list[Hypothesis]]: ...
+    ) -> Callable[[], list[list[Hypothesis]]]: ...
 
     def score(
         self, sources: Sequence[list[str]], targets: Sequence[list[str]]
@@ -105,9 +105,12 @@ class Translator:
     def hypotheses(self, sources: Sequence[list[str]], search: Search) -> list[list[Hypothesis]]:
         """The best translations of each piece, in order."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for numbers in batches([len(tokens) for tokens in sources], self.batch):
-            best = self.engine.translate([sources[number] for number in numbers], search)
-            for number, hypotheses in zip(numbers, best, strict=True):
+        running = [  # several at once, where the engine can
+            (numbers, self.engine.submit([sources[number] for number in numbers], search))
+            for numbers in batches([len(tokens) for tokens in sources], self.batch)
+        ]
+        for numbers, wait in running:
+            for number, hypotheses in zip(numbers, wait(), strict=True):
                 found[number] = hypotheses
         return found
 

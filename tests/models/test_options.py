@@ -175,9 +175,21 @@ RELPOS_FIRST = {"position_encoding": "relpos", "relpos_layers": "first"}
             "--floater-refresh is 2, but it must be 1 with --floater-freeze transformer",
         ),
         (
-            {"position_encoding": "floater", "position_layers": "all"},
-            "--position-layers is all, but it must be input with floater: its blocks are chosen "
-            "with --floater-layers",
+            {
+                "position_encoding": "floater",
+                "floater_form": "additive",
+                "position_layers": "all",
+            },
+            "--position-layers is all, but it must be input with FLOATER on nothing: its "
+            "blocks are chosen with --floater-layers",
+        ),
+        (
+            {
+                "position_encoding": "floater",
+                "floater_parent": "rope",
+                "position_layers": "all",
+            },
+            "--position-layers is all, but it must be input with FLOATER on rope: it adds nothing",
         ),
         (
             {"position_encoding": "floater", "source_scale": "1.2"},

@@ -44,6 +44,7 @@ def model(data_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     more = ("--encoder-embed-dim", 64, "--decoder-embed-dim", 64, "--lr", "5e-3", "--clip-norm", 1)
     more += ("--encoder-attention-heads", 2, "--decoder-attention-heads", 2, "--max-tokens", 1000)
+    more += ("--disable-validation", "--save-interval", 1000, "--num-workers", 0)
     train(data_bin, folder, *more, updates=200)
     path = folder / "checkpoint_last.pt"
     cape(
@@ -267,14 +268,14 @@ class Recorded:
     def __init__(self):
         self.asked = []
 
-    def translate(self, sources, search, prefixes=None):
+    def submit(self, sources, search, prefixes=None):
         found = []
         for number, source in enumerate(sources):
             prefix = prefixes[number] if prefixes else []
             self.asked.append((source, prefix))
             tokens = prefix + [token.upper() for token in source[len(prefix) :]]
             found.append([Hypothesis(tokens, -1.0)])
-        return found
+        return lambda: found
 
     def score(self, sources, targets):
         return [[-1.0] * (len(target) + 1) for target in targets]
