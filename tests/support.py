@@ -151,6 +151,8 @@ def train_arguments(data: Path, save: Path, arch: str, updates: int) -> list:
         "--log-interval",
         1,
         "--cpu",
+        "--num-workers",
+        0,  # a worker that was forked twice takes 5 seconds to end, after every epoch
         "--update-epoch-batch-itr",
         "True",
     ]
