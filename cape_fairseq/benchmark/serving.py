@@ -45,7 +45,7 @@ def measure_one(path: str, data: str, lines: Sequence[str], beam: int, threads: 
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from cape_fairseq import load
 
-    translator = load(path, data=None if Path(path).is_dir() else data)
+    translator = load(path, data=None if Path(path).is_dir() else data, cpu=True)
     sources = lines[: min(len(lines), 8)]
     translator.translate(sources, beam, details=False)  # everything is loaded and warm now
     start = time.perf_counter()

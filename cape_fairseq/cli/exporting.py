@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from cape_fairseq.cli.tool import Found, Tool, positive
 from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.serving.results import ENGINES
 
 if TYPE_CHECKING:
     from cape_fairseq.serving.agreement import Difference
 
-SYSTEMS = ("fairseq", "ctranslate2")
 QUANTIZATIONS = (
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"),
     *("float16", "bfloat16", "float32"),
@@ -54,7 +54,7 @@ def text_settings(args: Namespace) -> Found:
 
 
 def add_export(parser: ArgumentParser) -> None:
-    parser.add_argument("system", choices=SYSTEMS)
+    parser.add_argument("system", choices=ENGINES)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output", type=Path, metavar="FOLDER", help="it must not be there yet")
     table = (

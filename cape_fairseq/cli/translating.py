@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 
 from cape_fairseq.cli.tool import Found, Tool, positive
 from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.serving.results import ENGINES, WAYS
 
 if TYPE_CHECKING:
     from cape_fairseq.serving.lines import Line
     from cape_fairseq.serving.results import Search, Translation
     from cape_fairseq.serving.translator import Translator
-
-ENGINES = ("fairseq", "ctranslate2")
-WAYS = ("whole", "sentences", "windows")
 
 
 def add_model(parser: ArgumentParser) -> None:
@@ -84,24 +82,9 @@ def loaded(args: Namespace) -> Translator:
         engine=args.engine,
         longest=args.longest,
         batch=args.max_tokens,
-        cuda=not args.cpu and has_cuda(args.model),
-        parallel=bool(args.files),  # a pipe may bring a line at a time
+        cpu=args.cpu,
+        parallel=bool(args.files) or os.path.isfile(0),  # a pipe may bring a line at a time
     )
-
-
-def has_cuda(model: str) -> bool:
-    """Whether a GPU is there for the engine of a model."""
-    if os.path.exists(os.path.join(model, "model.bin")):
-        from importlib.util import find_spec
-
-        if not find_spec("ctranslate2"):
-            return False
-        import ctranslate2
-
-        return ctranslate2.get_cuda_device_count() > 0
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def translate(args: Namespace) -> Found:

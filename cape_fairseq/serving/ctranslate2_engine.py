@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.serving.results import Hypothesis, Search
+from cape_fairseq.serving.results import Hypothesis, Search, Subwords, Waiting
 
 MODEL = "model.bin"
 
@@ -25,7 +24,7 @@ class CTranslate2Engine:
     Args:
         folder: what ``cape-fairseq export ctranslate2`` wrote.
         positions: of its table; 0 for no limit.
-        cuda: whether to use a GPU.
+        cpu: whether to leave a GPU alone.
         parallel: whether each core translates a batch of its own, which is best for much text, or
             all together one, which is best for a line at a time.
 
@@ -34,7 +33,7 @@ class CTranslate2Engine:
     """
 
     def __init__(
-        self, folder: Path, positions: int = 0, cuda: bool = False, parallel: bool = True
+        self, folder: Path, positions: int = 0, cpu: bool = False, parallel: bool = True
     ) -> None:
         try:
             import ctranslate2
@@ -43,22 +42,15 @@ class CTranslate2Engine:
                 f"{folder} needs CTranslate2; install it: pip install 'cape_fairseq[ctranslate2]'"
             ) from None
         self.positions = positions
-        device = "cuda" if cuda else "cpu"
-        each = parallel and not cuda
-        counts = {"inter_threads": threads() if each else 1}
-        counts |= {"intra_threads": 1 if each else threads()}
+        device = "cpu" if cpu or not ctranslate2.get_cuda_device_count() else "cuda"
+        each, together = (threads(), 1) if parallel and device == "cpu" else (1, threads())
+        counts = {"inter_threads": each, "intra_threads": together}
         try:
             self.model: Any = ctranslate2.Translator(str(folder), device, **counts)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"{folder} cannot be loaded by CTranslate2: {error}") from None
 
-    def submit(
-        self,
-        sources: Sequence[list[str]],
-        search: Search,
-        prefixes: Sequence[list[str]] | None = None,
-    ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to translate a batch -> what waits for its translations."""
+    def submit(self, sources: Subwords, search: Search, prefixes: Subwords = ()) -> Waiting:
         most = search.most(max(map(len, sources)) + 1)
         most = min(most, self.positions - 1) if self.positions else most
         running = self.model.translate_batch(
@@ -96,9 +88,7 @@ class CTranslate2Engine:
         rows = zip(found.hypotheses, scores, values, alignments, strict=True)
         return [Hypothesis(*row, len(row[0]) >= most) for row in rows]
 
-    def align(
-        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
-    ) -> list[list[tuple[int, int]]]:
+    def align(self, sources: Subwords, targets: Subwords) -> list[list[tuple[int, int]]]:
         """The source token that each token of given translations looks at most.
 
         The attention that a beam search returns belongs to other hypotheses in places, so it is
@@ -117,10 +107,7 @@ class CTranslate2Engine:
             for result, target in zip(found, targets, strict=True)
         ]
 
-    def score(
-        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
-    ) -> list[list[float]]:
-        """Natural log-probabilities of the tokens of given translations, end mark included."""
+    def score(self, sources: Subwords, targets: Subwords) -> list[list[float]]:
         found = self.model.score_batch(list(sources), list(targets), max_input_length=0)
         return [result.log_probs for result in found]
 

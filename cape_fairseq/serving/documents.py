@@ -9,8 +9,6 @@ from cape_fairseq.serving.results import Hypothesis, Search, Translation
 from cape_fairseq.serving.sentences import sentences, together
 from cape_fairseq.serving.translator import Translator
 
-WAYS = ("whole", "sentences", "windows")
-
 
 @dataclass(frozen=True)
 class Loss:
@@ -59,12 +57,8 @@ def rejoined(parts: Sequence[Translation]) -> Translation:
     """The translation of a paragraph from those of its sentences, a space between them."""
     if not parts:
         return Translation("", 0.0, pieces=0)
-    found = [
-        Hypothesis(one.tokens, one.score, one.log_probabilities, one.alignment, one.cut)
-        for one in parts
-    ]
     sources = [one.source_tokens for one in parts]
-    all_of = together(sources, found)
+    all_of = together(sources, parts)
     return Translation(
         " ".join(one.text for one in parts if one.text),
         all_of.score,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from cape_fairseq.checkpoints.reading import encoding_of, options_of
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.loading import plain_task
-from cape_fairseq.serving.results import Hypothesis, Search
+from cape_fairseq.serving.results import Hypothesis, Search, Subwords, Waiting
 
 
 class FairseqEngine:
@@ -31,7 +31,7 @@ class FairseqEngine:
         languages: of source and target.
         bos: whether the input must begin with the begin-of-sentence token (exported models).
         longest: source tokens for which a model of fairseq's sinusoids is prepared.
-        cuda: whether to use a GPU.
+        cpu: whether to leave a GPU alone.
 
     Raises:
         UserError: one is no translation model, or does not fit the data.
@@ -44,9 +44,9 @@ class FairseqEngine:
         languages: tuple[str, str],
         bos: bool = False,
         longest: int = 1024,
-        cuda: bool = False,
+        cpu: bool = False,
     ) -> None:
-        self.device = torch.device("cuda" if cuda else "cpu")
+        self.device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
         self.bos = bos
         try:
             self.task = plain_task(states[0], data, languages)
@@ -84,30 +84,14 @@ class FairseqEngine:
         found = [dictionary.index(token) for token in tokens]
         return torch.tensor([*begin, *found, dictionary.eos()])
 
-    def sample(self, sources: Sequence[list[str]]) -> dict[str, Any]:
+    def sample(self, sources: Subwords) -> dict[str, Any]:
         """A batch as fairseq's search takes it, padded on the left."""
         rows = [self.indices(self.source, tokens, self.bos) for tokens in sources]
         tokens = collate_tokens(rows, self.source.pad(), left_pad=True).to(self.device)
         lengths = torch.tensor([len(row) for row in rows], device=self.device)
         return {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
 
-    def submit(
-        self,
-        sources: Sequence[list[str]],
-        search: Search,
-        prefixes: Sequence[list[str]] | None = None,
-    ) -> Callable[[], list[list[Hypothesis]]]:
-        """Translate a batch -> what gives its translations."""
-        found = self.translate(sources, search, prefixes)
-        return lambda: found
-
-    def translate(
-        self,
-        sources: Sequence[list[str]],
-        search: Search,
-        prefixes: Sequence[list[str]] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Subwords of a batch -> the best translations of each, which begin with ``prefixes``."""
+    def submit(self, sources: Subwords, search: Search, prefixes: Subwords = ()) -> Waiting:
         generator = SequenceGenerator(
             self.models,
             self.target,
@@ -118,17 +102,18 @@ class FairseqEngine:
         )
         sample = self.sample(sources)
         begin = None
-        if prefixes and any(prefixes):
+        if any(prefixes):
             rows = [self.indices(self.target, tokens)[:-1] for tokens in prefixes]
             begin = collate_tokens(rows, self.target.pad()).to(self.device)
-        found = generator.generate(self.models, sample, prefix_tokens=begin)
+        found = generator.generate(self.models, sample, prefix_tokens=begin)  # is done now
         width = sample["net_input"]["src_tokens"].size(1)
         most = min(search.most(width), generator.max_len - 1)
         padding = [width - len(tokens) - 1 for tokens in sources]  # the begin of sentence included
-        return [
-            [self.hypothesis(one, most, first, search) for one in best[: search.nbest]]
-            for best, first in zip(found, padding, strict=True)
+        best = [
+            [self.hypothesis(one, most, first, search) for one in own[: search.nbest]]
+            for own, first in zip(found, padding, strict=True)
         ]
+        return lambda: best
 
     def hypothesis(
         self, found: dict[str, Any], most: int, first: int, search: Search
@@ -147,10 +132,7 @@ class FairseqEngine:
             len(tokens) > most,
         )
 
-    def score(
-        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
-    ) -> list[list[float]]:
-        """Natural log-probabilities of the tokens of given translations, end mark included."""
+    def score(self, sources: Subwords, targets: Subwords) -> list[list[float]]:
         sample = self.sample(sources)
         rows = [self.indices(self.target, tokens) for tokens in targets]
         pad, eos = self.target.pad(), self.target.eos()

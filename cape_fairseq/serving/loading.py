@@ -13,7 +13,6 @@ from cape_fairseq.serving.text import SETTINGS, Text, TextSettings
 from cape_fairseq.serving.translator import BATCH, LONGEST, Translator
 
 EXPORTED = "model.pt"  # an exported model of fairseq, in its folder
-ENGINES = ("fairseq", "ctranslate2")
 
 
 def load(
@@ -26,7 +25,7 @@ def load(
     engine: str | None = None,
     longest: int = LONGEST,
     batch: int = BATCH,
-    cuda: bool = False,
+    cpu: bool = False,
     parallel: bool = True,
 ) -> Translator:
     """A model that translates raw text.
@@ -41,7 +40,7 @@ def load(
         engine: ``fairseq`` or ``ctranslate2`` (default: as the model is stored).
         longest: source tokens that are translated in one piece.
         batch: tokens of a batch.
-        cuda: whether to use a GPU.
+        cpu: whether to leave a GPU alone.
         parallel: CTranslate2: a batch for each core, or all cores for a batch.
 
     Raises:
@@ -55,7 +54,7 @@ def load(
             f"{paths[0]} is a model for {found}, not for {engine}; cape-fairseq export makes others"
         )
     if found == "ctranslate2":
-        return exported(paths, codes, moses, longest, batch, (cuda, parallel))
+        return exported(paths, codes, moses, longest, batch, (cpu, parallel))
     from cape_fairseq.checkpoints.reading import read  # torch, which CTranslate2 does without
 
     paths = [one / EXPORTED if one.is_dir() else one for one in paths]
@@ -68,7 +67,7 @@ def load(
     from cape_fairseq.serving.fairseq_engine import FairseqEngine
 
     pair = settings.source, settings.target
-    runner = FairseqEngine(states, dictionaries, pair, settings.source_bos, longest, cuda)
+    runner = FairseqEngine(states, dictionaries, pair, settings.source_bos, longest, cpu)
     return Translator(runner, Text(settings, folder), longest, batch)
 
 
@@ -80,7 +79,7 @@ def exported(
     batch: int,
     running: tuple[bool, bool],
 ) -> Translator:
-    """A folder of CTranslate2, ``running`` on a GPU, and in parallel.
+    """A folder of CTranslate2; ``running`` are ``cpu`` and ``parallel``.
 
     Raises:
         UserError: it has no settings.

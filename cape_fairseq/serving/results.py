@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+ENGINES = ("fairseq", "ctranslate2")
+WAYS = ("whole", "sentences", "windows")  # of translating a document
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,10 @@ class Hypothesis:
     log_probabilities: list[float] = field(default_factory=list)
     alignment: list[tuple[int, int]] = field(default_factory=list)
     cut: bool = False
+
+
+Subwords = Sequence[list[str]]  # of several lines
+Waiting = Callable[[], list[list[Hypothesis]]]  # gives the best translations of a batch
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sentencex import segment
 
-from cape_fairseq.serving.results import Hypothesis
+from cape_fairseq.serving.results import Hypothesis, Translation
 from cape_fairseq.serving.text import GOES_ON
 
 ENDS = {".", "!", "?", "。", "！", "？", "؟", "।", "…"}  # subwords after which a piece may end
@@ -36,8 +36,10 @@ def pieces(tokens: list[str], longest: int) -> list[list[str]]:
     return [*found, tokens[start:]] if start < len(tokens) else found
 
 
-def together(parts: Sequence[list[str]], found: Sequence[Hypothesis]) -> Hypothesis:
-    """The translations of pieces of a line as one; its score is the mean by tokens."""
+def together(
+    parts: Sequence[list[str]], found: Sequence[Hypothesis] | Sequence[Translation]
+) -> Hypothesis | Translation:
+    """The translations of pieces of a text as one; its score is the mean by tokens."""
     if len(found) == 1:
         return found[0]
     tokens: list[str] = []

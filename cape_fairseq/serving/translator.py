@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from cape_fairseq.errors import UsageError, UserError
-from cape_fairseq.serving.results import Hypothesis, Score, Search, Translation
+from cape_fairseq.serving.results import (
+    Hypothesis,
+    Score,
+    Search,
+    Subwords,
+    Translation,
+    Waiting,
+)
 from cape_fairseq.serving.sentences import pieces, together
 from cape_fairseq.serving.text import Text
 
@@ -18,16 +25,13 @@ BATCH = 4096  # tokens
 class Engine(Protocol):
     """What runs a model; see :class:`FairseqEngine` and :class:`CTranslate2Engine`."""
 
-    def submit(
-        self,
-        sources: Sequence[list[str]],
-        search: Search,
-        prefixes: Sequence[list[str]] | None = None,
-    ) -> Callable[[], list[list[Hypothesis]]]: ...
+    def submit(self, sources: Subwords, search: Search, prefixes: Subwords = ()) -> Waiting:
+        """Begin to translate a batch; translations begin with ``prefixes``, if there are any."""
+        ...
 
-    def score(
-        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
-    ) -> list[list[float]]: ...
+    def score(self, sources: Subwords, targets: Subwords) -> list[list[float]]:
+        """Natural log-probabilities of the tokens of given translations, end mark included."""
+        ...
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
@@ -104,15 +108,14 @@ class Translator:
 
     def hypotheses(self, sources: Sequence[list[str]], search: Search) -> list[list[Hypothesis]]:
         """The best translations of each piece, in order."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        found: dict[int, list[Hypothesis]] = {}
         running = [  # several at once, where the engine can
             (numbers, self.engine.submit([sources[number] for number in numbers], search))
             for numbers in batches([len(tokens) for tokens in sources], self.batch)
         ]
         for numbers, wait in running:
-            for number, hypotheses in zip(numbers, wait(), strict=True):
-                found[number] = hypotheses
-        return found
+            found.update(zip(numbers, wait(), strict=True))
+        return [found[number] for number in range(len(sources))]
 
     def joined(self, parts: Sequence[list[str]], found: Sequence[list[Hypothesis]]) -> Translation:
         """The translation of a line from those of its pieces."""
@@ -158,10 +161,10 @@ class Translator:
                     f"line {number} has {max(map(len, pair))} tokens, but the model's positions "
                     f"end at {table}; export it again with a larger --max-positions"
                 )
-        found: list[Score | None] = [None] * len(pairs)
+        found: dict[int, Score] = {}
         for numbers in batches([max(map(len, pair)) for pair in pairs], self.batch):
             chosen = [pairs[number] for number in numbers]
             values = self.engine.score([a for a, _ in chosen], [b for _, b in chosen])
             for number, value in zip(numbers, values, strict=True):
                 found[number] = Score(value, pairs[number][1])
-        return [one for one in found if one is not None]
+        return [found[number] for number in range(len(pairs))]
