@@ -1,7 +1,7 @@
 # cape-fairseq in a container.
 #   docker build -t cape_fairseq .                                   on a CPU
 #   docker build -t cape_fairseq --build-arg BASE=nvidia/cuda:12.9.1-runtime-ubuntu24.04 \
-#       --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu129 .
+#       --build-arg TORCH_INDEX=URL .                                on a GPU
 #   docker run -i -v "$PWD/FOLDER:/model:ro" cape_fairseq translate /model < TEXT
 ARG BASE=debian:trixie-slim
 FROM ${BASE}
@@ -13,7 +13,8 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends g++ python3 python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
 
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# Where pip looks for torch, too: PyTorch's list of builds for CUDA, or for CPUs alone (smaller).
+ARG TORCH_INDEX=
 ENV PIP_NO_CACHE_DIR=1 PIP_EXTRA_INDEX_URL=${TORCH_INDEX}
 WORKDIR /opt/cape_fairseq
 COPY . .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, positive
@@ -55,9 +56,8 @@ def fold_admin(args: Namespace) -> Found:
 def add_solve(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output", type=Path, help="it may be the same file")
-    parser.add_argument(
-        "--positions", type=positive, default=1024, help="tokens (1024); beyond, it is solved"
-    )
+    positions = "tokens (1024), or those of the longest training text, whose last vector is held"
+    parser.add_argument("--positions", type=positive, default=1024, help=positions)
 
 
 def solve_floater(args: Namespace) -> Found:
@@ -70,22 +70,33 @@ def solve_floater(args: Namespace) -> Found:
         stored = store_vectors(checkpoint, args.positions)
     except UserError as error:
         raise UserError(f"{args.checkpoint}: {error}") from None
+    errors = {
+        side: found.tolist() for side, found in solver_errors(checkpoint, args.positions).items()
+    }
     write(checkpoint, args.output)
-    errors = solver_errors(checkpoint)
-    lines = [
-        [side, str(args.positions), f"{errors[side]:.1e}" if side in errors else "-"]
-        for side in stored
-    ]
+    worst = {side: max(found, default=0.0) for side, found in errors.items()}
+    lines = [[side, str(count), *worst_row(errors.get(side))] for side, count in stored.items()]
     notes = [
-        f"{args.output}: error over 100 tokens, of the largest entry, against rk4 with 5 steps"
+        f"{args.output}: error of a position's vector, of the way from its start, against rk4 with "
+        "5 steps"
     ]
     advice = "train with more --floater-solver-steps, or a smaller --floater-lr-scale"
     notes += [
         f"{side}: {error:.1e} is more than {CLOSE:.0e}; {advice}"
-        for side, error in errors.items()
+        for side, error in worst.items()
         if error > CLOSE
     ]
-    return Found([Rows(["stack", "vectors", "error"], lines, notes)], {"errors": errors})
+    head = ["stack", "vectors", "largest error", "at token", "mean"]
+    return Found([Rows(head, lines, notes)], {"stored": stored, "errors": errors})
+
+
+def worst_row(errors: Sequence[float] | None) -> list[str]:
+    """The largest of the errors of tokens 1, 2, ..., where it is, and the mean."""
+    if not errors:
+        return ["-"] * 3
+    largest = max(errors)
+    mean = sum(errors) / len(errors)
+    return [f"{largest:.1e}", str(errors.index(largest) + 1), f"{mean:.1e}"]
 
 
 FOLDING = """\

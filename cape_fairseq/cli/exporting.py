@@ -67,7 +67,7 @@ def add_export(parser: ArgumentParser) -> None:
     parser.add_argument("--half", action="store_true", help="fairseq: in half precision")
     quantization = "ctranslate2: type of the weights"
     parser.add_argument("--quantization", choices=QUANTIZATIONS, help=quantization)
-    tolerance = "the most that a token's log-probability may differ in float32 (1e-4)"
+    tolerance = "the most that a token's log-probability may differ (float32: 1e-4, --half: 0.1)"
     parser.add_argument("--tolerance", type=float, metavar="X", help=tolerance)
 
 
@@ -79,9 +79,8 @@ def export(args: Namespace) -> Found:
             raise UsageError("--quantization is for ctranslate2; fairseq has --half")
         from cape_fairseq.serving import stock
 
-        found = stock.export(
-            args.checkpoint, args.output, args.max_positions, args.data_bin, args.half
-        )
+        where = (args.checkpoint, args.output, args.max_positions, args.data_bin)
+        found = stock.export(*where, args.half, args.tolerance)
         kinds = {"float16" if args.half else "float32": found}
     else:
         if args.half:

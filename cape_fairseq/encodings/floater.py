@@ -195,7 +195,7 @@ def keep_trajectories(args: Any, state: dict[str, Tensor], side: str, numbers: l
         return
     each = len(names_of(args, side))
     rows = torch.tensor([number * each + i for number in numbers for i in range(each)])
-    for name, dimension in (("initial", 0), ("stored", 1)):
+    for name, dimension in (("initial", 0), ("kept.initial", 0), ("stored", 1)):
         key = f"{side}.flow.{name}"
         if key in state:
             state[key] = state[key].index_select(dimension, rows.to(state[key].device))
@@ -229,7 +229,7 @@ def defaults() -> dict[str, Any]:
 def vectors(args: Any, state: Mapping[str, Tensor], side: str, positions: int) -> Tensor:
     """The first trajectory: what block 1 adds, or the bias of its queries."""
     with torch.no_grad():
-        return stored_trajectories(args, state, side).solve(positions)[:, 0]
+        return stored_trajectories(args, state, side)(positions)[:positions, 0]
 
 
 FLOATER = Encoding(

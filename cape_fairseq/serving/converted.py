@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,11 @@ from ctranslate2.specs import common_spec, transformer_spec
 from torch import nn
 
 from cape_fairseq.errors import UserError
+from cape_fairseq.files import new_folder
 from cape_fairseq.positions.long_text import NOTHING
 from cape_fairseq.serving.agreement import Difference
 from cape_fairseq.serving.ctranslate2_engine import CTranslate2Engine
-from cape_fairseq.serving.stock import TOLERANCE, Trained, refuse_different, refuse_existing
+from cape_fairseq.serving.stock import TOLERANCE, Trained, refuse_different
 from cape_fairseq.serving.tables import position_table
 
 UNLIMITED = ("relpos", "rope")  # positions in the attention, which CTranslate2 has, too
@@ -195,24 +195,17 @@ def export(
     Raises:
         UserError: the model has no counterpart, differs from it, or the folder is there already.
     """
-    refuse_existing(output)
-    trained = Trained(path, data)
-    check(trained)
-    limited = trained.options.position_encoding not in UNLIMITED
-    settings = trained.exported_settings(positions if limited else 0)
-    settings = replace(settings, source_bos=trained.options.source_bos == "on")
-    temporary = output.with_name(f".{output.name}.tmp")
     found = {}
-    try:
+    with new_folder(output) as folder:
+        trained = Trained(path, data)
+        check(trained)
+        limited = trained.options.position_encoding not in UNLIMITED
+        settings = trained.exported_settings(positions if limited else 0)
         for kind in dict.fromkeys((None, quantization)):
-            shutil.rmtree(temporary, ignore_errors=True)
-            Conversion(trained, positions).convert(str(temporary), quantization=kind)
-            engine = CTranslate2Engine(temporary, settings.max_positions)
+            Conversion(trained, positions).convert(str(folder), quantization=kind, force=True)
+            engine = CTranslate2Engine(folder, settings.max_positions)
             found[kind or "float32"] = trained.difference(engine, positions)
             if kind is None:
                 refuse_different(path, found["float32"], tolerance or TOLERANCE)
-        settings.write(temporary, trained.codes)
-        temporary.replace(output)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        settings.write(folder, trained.codes)
     return found

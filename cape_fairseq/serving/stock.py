@@ -15,7 +15,7 @@ from cape_fairseq.checkpoints.reading import read, write
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.loading import load
-from cape_fairseq.files import copy
+from cape_fairseq.files import copy, new_folder
 from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.serving.agreement import Difference, compare
 from cape_fairseq.serving.fairseq_engine import FairseqEngine
@@ -137,7 +137,12 @@ def stock_state(model: nn.Module, settings: TextSettings) -> dict[str, Tensor]:
 
 
 def export(
-    path: Path, output: Path, positions: int, data: Path | None = None, half: bool = False
+    path: Path,
+    output: Path,
+    positions: int,
+    data: Path | None = None,
+    half: bool = False,
+    tolerance: float | None = None,
 ) -> Difference:
     """Write a folder with the model, its dictionaries, codes and settings.
 
@@ -147,18 +152,33 @@ def export(
         positions: tokens of the longest text, its end mark included.
         data: folder with the dictionaries.
         half: whether parameters are stored in half precision.
+        tolerance: the most that a log-probability may differ.
 
     Raises:
-        UserError: the model cannot be exported, or the folder is there already.
+        UserError: the model cannot be exported, differs from it, or the folder is there already.
     """
-    refuse_existing(output)
-    trained = Trained(path, data)
-    trained.check()
-    settings = trained.exported_settings(positions)
+    with new_folder(output) as temporary:
+        trained = Trained(path, data)
+        trained.check()
+        settings = trained.exported_settings(positions)
+        checkpoint = stock_checkpoint(trained, settings, half)
+        pair = settings.source, settings.target
+        engine = FairseqEngine([checkpoint], trained.data, pair, settings.source_bos)
+        found = trained.difference(engine, positions)
+        refuse_different(path, found, tolerance or (HALF_TOLERANCE if half else TOLERANCE))
+        for name in {f"dict.{language}.txt" for language in pair}:
+            copy(trained.data / name, temporary / name)
+        settings.write(temporary, trained.codes)
+        write(checkpoint, temporary / EXPORTED)
+    return found
+
+
+def stock_checkpoint(trained: Trained, settings: TextSettings, half: bool) -> dict[str, Any]:
+    """As fairseq stores one after training, without the optimizer."""
     state = stock_state(trained.model, settings)
     if half:
         state = {n: x.half() if x.is_floating_point() else x for n, x in state.items()}
-    checkpoint = {
+    return {
         "args": stock_options(trained.options, settings),
         "cfg": None,
         "model": state,
@@ -166,24 +186,6 @@ def export(
         "last_optimizer_state": None,
         "extra_state": {"train_iterator": {"epoch": 1}},
     }
-    pair = settings.source, settings.target
-    engine = FairseqEngine([checkpoint], trained.data, pair, settings.source_bos)
-    found = trained.difference(engine, positions)
-    refuse_different(path, found, HALF_TOLERANCE if half else TOLERANCE)
-    for name in {f"dict.{language}.txt" for language in pair}:
-        copy(trained.data / name, output / name)
-    settings.write(output, trained.codes)
-    write(checkpoint, output / EXPORTED)
-    return found
-
-
-def refuse_existing(output: Path) -> None:
-    """
-    Raises:
-        UserError: there is something already.
-    """
-    if output.exists():
-        raise UserError(f"{output} is there already; choose a new folder, or remove it")
 
 
 def refuse_different(path: Path, found: Difference, tolerance: float) -> None:

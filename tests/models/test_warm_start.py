@@ -181,6 +181,7 @@ def test_a_table_is_one_longer_with_a_begin_of_sentence(left):
         ("abspos", {"position_layers": "all"}),
         ("floater", {}),
         ("floater", {"floater_form": "additive"}),
+        ("floater", {"floater_refresh": 4}),
         ("sinpos", {}),
     ],
 )
@@ -191,7 +192,8 @@ def test_kept_layers_keep_their_positions(encoding, options):
         for name, parameter in whole.named_parameters():
             if "flow" in name:
                 parameter.add_(0.1 * torch.randn_like(parameter))
-    state = {key: value.clone() for key, value in whole.train().eval().state_dict().items()}
+    whole.train()(SOURCE, None, TARGET)  # FLOATER keeps what an interval began with
+    state = {key: value.clone() for key, value in whole.eval().state_dict().items()}
     kept = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "0,2"}
     args = Namespace(arch=f"{encoding}_transformer_tiny", source_scale="1", **kept, **options)
     pruned = build_model(args, ToyTask()).eval()
@@ -201,6 +203,9 @@ def test_kept_layers_keep_their_positions(encoding, options):
         del stack.layers[1]
     expected, found = (m(SOURCE, None, TARGET)[0][TARGET.ne(1)] for m in (whole, pruned))
     assert torch.allclose(expected, found, atol=1e-5)
+    for stack in (pruned.encoder, pruned.decoder):
+        if "floater_refresh" in options:
+            assert torch.equal(stack.flow.kept["initial"], stack.flow.initial)
 
 
 def test_omegas_that_a_checkpoint_lacks_are_set_to_1(caplog):

@@ -150,10 +150,11 @@ def test_half_precision_and_an_existing_folder(tmp_path):
     assert "is there already" in result.stderr
 
 
-def test_nothing_is_written_where_models_differ(tmp_path):
+@pytest.mark.parametrize("system", ["fairseq", "ctranslate2"])
+def test_nothing_is_written_where_models_differ(system, tmp_path):
     pytest.importorskip("ctranslate2")
     path = saved(tmp_path / "model", "sinpos_transformer_tiny")
-    options = ("export", "ctranslate2", path, tmp_path / "out", "--tolerance", "1e-12")
+    options = ("export", system, path, tmp_path / "out", "--tolerance", "1e-12")
     result = cape(*options, check=False)
     assert result.returncode == 1
     assert "nothing was written" in result.stderr

@@ -106,17 +106,35 @@ class Trajectories(nn.Module):
         return self.solved
 
     def evaluated(self, length: int) -> Tensor:
-        """What is stored or solved already, or a new solution of more positions than asked for."""
-        known = self.stored if self.stored is not None else self.solved
+        """What is known already, or the vectors of more positions than asked for."""
+        if self.solved is None or self.solved.size(0) < length:
+            stored = 0 if self.stored is None else self.stored.size(0)
+            more = max(LEAST_SOLVED, 2 ** math.ceil(math.log2(length)))
+            wanted = stored if stored >= length else more
+            self.solved = self.held(self.moving(self.last_moving(wanted)), wanted)
+        return self.solved
+
+    def last_moving(self, length: int) -> int:
+        """How many of so many positions have a vector of their own."""
         end = int(self.longest) if self.hold else 0
-        wanted = max(LEAST_SOLVED, 2 ** math.ceil(math.log2(length)))
-        if known is None or (known.size(0) < length and not end):
-            with torch.no_grad():
-                known = self.solve(min(wanted, end) if end else wanted)
-        if known.size(0) < length:  # the last one is held
-            known = torch.cat([known, known[-1:].expand(wanted - len(known), -1, -1)])
-        self.solved = known = known.to(self.initial.device)
-        return known
+        return min(length, end) if end else length
+
+    @torch.no_grad()
+    def moving(self, length: int) -> Tensor:
+        """What is stored and, beyond it, a solution that goes on from there: [length, N, d]."""
+        if self.stored is None:
+            return self.solve(length)
+        stored = self.stored[:length].to(self.initial.device)
+        missing = length - len(stored)
+        if not missing:
+            return stored
+        more = self.solve(length)[-missing - 1 :]  # of parameters that may have been rounded
+        return torch.cat([stored, more[1:] + (stored[-1] - more[0])])
+
+    @staticmethod
+    def held(vectors: Tensor, length: int) -> Tensor:
+        """The last vector goes on up to ``length``."""
+        return torch.cat([vectors, vectors[-1:].expand(length - len(vectors), -1, -1)])
 
     def solve(self, length: int) -> Tensor:
         """Solve from the initial vectors on: at least float32, [length, N, d]."""

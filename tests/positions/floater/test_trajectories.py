@@ -58,7 +58,35 @@ def test_what_is_stored_is_held_or_goes_on():
         expected = module.solve(30)
         if hold:
             expected[9:] = expected[8]
-        assert torch.equal(module(30)[:30], expected)
+        assert (module(30)[:30] - expected).abs().max() < 1e-6
+        assert torch.equal(module(30)[:9], module.stored)
+
+
+def test_a_stored_begin_is_solved_on_to_the_end_of_training():
+    module = trajectories().train()
+    module(20)
+    module.eval().stored = module.solve(9)
+    expected = module.solve(20)
+    assert (module(30)[:20] - expected).abs().max() < 1e-6
+    assert all(torch.equal(vector, module(30)[19]) for vector in module(30)[20:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rounded_parameters_continue_what_is_stored_and_move_nothing(dtype):
+    """A half-precision model solves from rounded weights; stored vectors stay, and what follows
+    goes on where they end."""
+    module = trajectories(hold=False).eval()
+    module.stored = module.solve(40)
+    exact = module.solve(80)
+    half = trajectories(hold=False).to(dtype).eval()
+    half.load_state_dict(module.state_dict())
+    short = half(40)[:40]
+    assert torch.equal(short, exact[:40])
+    found = half(80)
+    assert torch.equal(found[:40], short)
+    jump = (found[40] - found[39]).norm()
+    assert jump < 2 * (exact[40] - exact[39]).norm()
+    assert (half.solve(80)[39] - exact[39]).abs().max() > 1e-3  # they are rounded
 
 
 def test_evaluation_never_uses_stale_vectors():
@@ -211,6 +239,7 @@ def test_stored_vectors_are_used_until_training():
     other.eval()
     other.solve = None  # nothing is solved
     assert torch.equal(other(15), module.stored)
+    assert torch.equal(other(20), module.stored)
     del other.solve
     assert other(21).size(0) == 128
     other.train()
