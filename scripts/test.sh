@@ -44,4 +44,4 @@ fi
 if [ -x .venv/bin/python ]; then bash scripts/install.sh .venv/bin/python; else bash scripts/install.sh; fi
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-exec .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --durations=8 "$@"
+exec .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations=8 "$@"

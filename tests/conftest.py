@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
 from cape_fairseq.data.toy_grammar import sentence
-from tests.support import fairseq
+from cape_fairseq.experiments.engine import Follower
+from cape_fairseq.experiments.jobs import read_job
+from cape_fairseq.experiments.launch import environment, executable
+from tests.support import fairseq, run
 
 # Files go to processes whole, so the longest come first, or one process ends long after the other.
 LONGEST = (
@@ -56,3 +60,25 @@ def data_bin(tmp_path_factory) -> Path:
         folder / "bin",
     )
     return folder / "bin"
+
+
+@pytest.fixture
+def forked_jobs(monkeypatch) -> None:
+    """A plan's jobs run one after another in processes that need no import of fairseq, instead of
+    Snakemake's, which tests/recipes/test_recipes.py has."""
+
+    def follow(self: Follower, _machine: object, _lock: int) -> int:
+        path = self.out / "plan.json"
+        for found in json.loads(path.read_text())["jobs"]:
+            job = read_job(path, found["name"])
+            (self.out / job.log).parent.mkdir(parents=True, exist_ok=True)
+            missing = [name for name in job.inputs if not (self.out / name).exists()]
+            assert not missing, job
+            for command in job.commands:
+                done = run(executable(command), cwd=self.out, env=environment({}))
+            if job.stdout:
+                (self.out / job.stdout).write_text(done.stdout, encoding="utf-8")
+            assert all((self.out / name).exists() for name in job.outputs), job
+        return 0
+
+    monkeypatch.setattr(Follower, "follow", follow)

@@ -12,7 +12,6 @@ from fairseq import checkpoint_utils
 from cape_fairseq.data.stacking import edit_sentence
 from cape_fairseq.evaluation.generated import read_generated, read_scored
 from tests.support import (
-    ROOT,
     cape,
     fairseq,
     fairseq_command,
@@ -254,28 +253,12 @@ def test_position_loss_is_fairseqs_loss(models, data_bin, tmp_path):
     assert float(row[5]) == pytest.approx(data["cape"]["position"]["mean"][0], abs=1e-5)
 
 
-def test_evaluate_reports_everything(models, data_bin, tmp_path):
+def test_evaluate_reports_everything(models, data_bin, tmp_path, forked_jobs):
     pytest.importorskip("snakemake")
-    command = [
-        "bash",
-        ROOT / "recipes/evaluate.sh",
-        f"stock={models['transformer']}",
-        f"cape={models['cape']}",
-        "--data-bin",
-        data_bin,
-        "--src",
-        "en",
-        "--tgt",
-        "de",
-        "--out",
-        tmp_path / "out",
-        "--min-tokens",
-        30,
-        "--edges",
-        "0 10 inf",
-        "--detokenize",
-    ]
-    run(command)
+    both = (f"stock={models['transformer']}", f"cape={models['cape']}")
+    pair = ("--src", "en", "--tgt", "de")
+    settings = ("--min-tokens", 30, "--edges", "0 10 inf", "--detokenize")
+    cape("evaluate", *both, *pair, "--data-bin", data_bin, "--out", tmp_path / "out", *settings)
     report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     for title in (
         "Loss by position, stacked",
@@ -299,19 +282,7 @@ def test_evaluate_reports_everything(models, data_bin, tmp_path):
         "beam 4" in report
     )
     assert "BLEU of detokenized text" in report
-    refused = run(
-        [
-            *command[:3],
-            "--data-bin",
-            tmp_path,
-            "--src",
-            "en",
-            "--tgt",
-            "de",
-            "--out",
-            tmp_path / "x",
-        ],
-        check=False,
-    )
+    where = ("--data-bin", tmp_path, "--out", tmp_path / "x")
+    refused = cape("evaluate", both[0], *pair, *where, check=False)
     assert refused.returncode == 1
     assert "has no dict.en.txt" in refused.stderr

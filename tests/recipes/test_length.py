@@ -5,19 +5,15 @@ import json
 import pytest
 
 from tests.recipes.test_recipes import write_corpus
-from tests.support import ENCODINGS, ROOT, cape, run
+from tests.support import ENCODINGS, cape
 
 
-def recipe(*options, check=True):
-    return run(["bash", ROOT / "recipes" / "length.sh", *options], check=check)
-
-
-def test_text_to_table(tmp_path):
+def test_text_to_table(tmp_path, forked_jobs):
     write_corpus(tmp_path / "data", train=60, valid=5, test=6)
     small = ("--seeds", "1", "--max-update", 2, "--stack", 20, "--bpe", 60, "--mix-from", 1)
     folders = ("--data", tmp_path / "data", "--out", tmp_path / "out")
     options = (*folders, "--rows", "sinpos-mixed", *small)
-    printed = recipe(*options).stdout
+    printed = cape("lengths", *options).stdout
     found = json.loads((tmp_path / "out" / "length.json").read_text())
     assert [line[0] for line in found["rows"]] == ["sinpos-mixed"]
     one = json.loads((tmp_path / "out" / "sinpos-mixed" / "1" / "length.json").read_text())
