@@ -13,7 +13,7 @@ from cape_fairseq.encodings.options import choice, option, require
 from cape_fairseq.encodings.row import Encoding, Stack
 from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.positions.floater.solver import NONLINEARITIES, SOLVERS, Solver
-from cape_fairseq.positions.floater.stack import INPUT, NAMES, StackFlow
+from cape_fairseq.positions.floater.stack import CROSS_SOURCE, INPUT, NAMES, StackFlow
 from cape_fairseq.positions.floater.trajectories import Trajectories
 
 PARENTS: dict[str, Encoding] = {}  # the other rows of the table, which puts them here
@@ -37,6 +37,11 @@ class FloaterOptions:
     )
     floater_dynamics: choice("ode", "rnn-scalar", "rnn2-scalar", "rnn-vector") = option(
         "ode", "FLOATER: what moves positions on, the paper's h or an RNN of its Table 6"
+    )
+    floater_decoder_dynamics: choice("one", "two") = option(
+        "one",
+        "FLOATER, bias form: one h for a whole decoder, or one for what runs along the target and "
+        "one for what runs along the source, as in the authors' code",
     )
     floater_nonlinearity: choice(*NONLINEARITIES) = option(
         "tanh",
@@ -109,6 +114,9 @@ def check(args: Any) -> None:
     learning = args.floater_freeze != "transformer" or args.floater_refresh == 1
     why = "1 with --floater-freeze transformer, or most updates would have nothing to learn"
     require(learning, "floater_refresh", args.floater_refresh, why)
+    two, why = args.floater_decoder_dynamics, "one with --floater-form additive, which has no other"
+    fits = two == "one" or args.floater_form == "bias"
+    require(fits, "floater_decoder_dynamics", two, why)
 
 
 def check_parent(args: Any) -> None:
@@ -193,24 +201,29 @@ def keep_trajectories(args: Any, state: dict[str, Tensor], side: str, numbers: l
     """Every block has its trajectories one after another."""
     if args.floater_layers == "input":
         return
-    each = len(names_of(args, side))
-    rows = torch.tensor([number * each + i for number in numbers for i in range(each)])
-    for name, dimension in (("initial", 0), ("kept.initial", 0), ("stored", 1)):
-        key = f"{side}.flow.{name}"
-        if key in state:
-            state[key] = state[key].index_select(dimension, rows.to(state[key].device))
+    names = names_of(args, side)
+    two = f"{side}.flow.source.initial" in state
+    own = [name for name in names if not (two and name in CROSS_SOURCE)]
+    for part, each in (("flow", len(own)), ("flow.source", len(names) - len(own))):
+        rows = torch.tensor([number * each + i for number in numbers for i in range(each)])
+        for name, dimension in (("initial", 0), ("kept.initial", 0), ("stored", 1)):
+            key = f"{side}.{part}.{name}"
+            if key in state:
+                state[key] = state[key].index_select(dimension, rows.to(state[key].device))
 
 
 def flow(args: Any, stack: Stack) -> StackFlow:
     names = names_of(args, stack.side)
     blocks = stack.layers if args.floater_layers == "all" else 1
-    return StackFlow(stack.dim, blocks, names, **trajectory_options(args))
+    two = stack.side == "decoder" and args.floater_decoder_dynamics == "two"
+    return StackFlow(stack.dim, blocks, names, two, **trajectory_options(args))
 
 
-def stored_trajectories(args: Any, state: Mapping[str, Tensor], side: str) -> Trajectories:
-    """The trajectories of a stack in a checkpoint, for evaluation."""
-    prefix = f"{side}.flow."
+def stored_trajectories(args: Any, state: Mapping[str, Tensor], prefix: str) -> Trajectories:
+    """The trajectories of a stack in a checkpoint, for evaluation; ``prefix`` is that of their
+    names, ``encoder.flow.`` for instance."""
     found = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+    found = {name: value for name, value in found.items() if not name.startswith("source.")}
     states, dim = found["initial"].shape
     settings = defaults() | {n: x for n, x in vars(args).items() if n.startswith("floater_")}
     trajectories = Trajectories(dim, states, **trajectory_options(Namespace(**settings)))
@@ -229,7 +242,7 @@ def defaults() -> dict[str, Any]:
 def vectors(args: Any, state: Mapping[str, Tensor], side: str, positions: int) -> Tensor:
     """The first trajectory: what block 1 adds, or the bias of its queries."""
     with torch.no_grad():
-        return stored_trajectories(args, state, side)(positions)[:positions, 0]
+        return stored_trajectories(args, state, f"{side}.flow.")(positions)[:positions, 0]
 
 
 FLOATER = Encoding(
@@ -245,7 +258,7 @@ FLOATER = Encoding(
     self_attention=self_attention,
     flow=flow,
     keeps="floater_parent",
-    parameters=r"flow\.(initial|lr_scale|stored|from_start|longest|names_a_block|kept\..*"
+    parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|longest|names_a_block|kept\..*"
     r"|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
     resolve=resolve,
     check=check,

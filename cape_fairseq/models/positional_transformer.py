@@ -180,7 +180,8 @@ def share_if_joined(args: Any, task: Any) -> None:
 def freeze(model: PositionalTransformer, what: str) -> None:
     """``--floater-freeze``: keep the ``dynamics``, or all but FLOATER's own parameters, as is."""
     for name, parameter in model.named_parameters():
+        parts = name.split(".")
         if what == "dynamics":
-            parameter.requires_grad_(".flow.dynamics." not in f".{name}")
+            parameter.requires_grad_(not {"flow", "dynamics"} <= set(parts))
         elif what == "transformer":
-            parameter.requires_grad_(".flow." in f".{name}")
+            parameter.requires_grad_("flow" in parts)

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 SINUSOIDS = r"embed_positions\.(weights|_float_tensor)"
 OWN = re.compile(rf"(encoder|decoder)\.({own_parameters()}|{SINUSOIDS})")
 TABLE = re.compile(r"encoder\.(embed_positions|block_positions\.\d+)\.weight")
-PASSING = re.compile(r"\.flow\.(stored$|kept\.)")  # in some checkpoints of a model
+PASSING = re.compile(r"\.flow\.(source\.)?(stored$|kept\.)")  # in some checkpoints of a model
 FORM = ".flow.names_a_block"
 SINUSOIDAL_KEYS = ("weights", "_float_tensor")
 

@@ -112,6 +112,15 @@ def test_stored_vectors_end_with_those_of_training():
     assert (stored(long, None, output)[0] - expected).abs().max() < 1e-5
 
 
+def test_both_dynamics_of_a_decoder_are_stored():
+    settings = {"floater_decoder_dynamics": "two", "floater_init_scale": 1.0}
+    found = checkpoint("floater_transformer_tiny", **settings)
+    assert store_vectors(found, 12) == {"encoder": 12, "decoder": 12, "decoder, source": 12}
+    assert found["model"]["decoder.flow.stored"].shape == (12, 3 * 4, 128)
+    assert found["model"]["decoder.flow.source.stored"].shape == (12, 3 * 2, 128)
+    assert set(solver_errors(found, 12)) == {"encoder", "decoder", "decoder, source"}
+
+
 def test_solver_errors():
     """Against the definition, at each position; what is solved as the reference is has none, and an
     RNN solves nothing."""

@@ -170,6 +170,7 @@ def test_the_additive_form_has_no_other_positions():
         {"floater_solver": "dopri5"},
         {"floater_gradient": "adjoint"},
         {"source_bos": "on"},
+        {"floater_decoder_dynamics": "two"},
         {
             "floater_form": "additive",
             "encoder_normalize_before": True,
@@ -189,9 +190,33 @@ def test_steps_equal_the_parallel_pass_in_every_form(options):
             assert (scores[rows, 0] - parallel[rows, step]).abs().max() < 1e-5
 
 
+def test_two_dynamics_that_are_equal_are_one():
+    """What runs along the source has its own h, which may be the same."""
+    one = build("floater_transformer_tiny", floater_init_scale=2.0)
+    two = build("floater_transformer_tiny", floater_decoder_dynamics="two", seed=2)
+    assert two.encoder.flow.source is None
+    state = one.state_dict()
+    blocks = state["decoder.flow.initial"].view(3, 6, 128)
+    state["decoder.flow.initial"] = blocks[:, :4].flatten(0, 1)
+    state["decoder.flow.source.initial"] = blocks[:, 4:].flatten(0, 1)
+    for name in [name for name in state if name.startswith("decoder.flow.dynamics.")]:
+        state[name.replace("flow.", "flow.source.")] = state[name].clone()
+    for name in ("lr_scale", "from_start", "longest"):
+        state[f"decoder.flow.source.{name}"] = state[f"decoder.flow.{name}"]
+    state["decoder.flow.names_a_block"] = torch.tensor(4)
+    state["decoder.flow.source.names_a_block"] = torch.tensor(2)
+    two.load_state_dict(state, strict=True)
+    expected, found = (model(SOURCE, None, TARGET)[0] for model in (one, two))
+    assert (found - expected)[REAL].abs().max() < 1e-5
+    torch.nn.init.zeros_(two.train().eval().decoder.flow.source.dynamics.maps[1].weight)
+    assert (two(SOURCE, None, TARGET)[0] - expected)[REAL].abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("dynamics", ["one", "two"])
 @pytest.mark.parametrize("what", ["dynamics", "transformer"])
-def test_freeze(what):
-    model = build("floater_transformer_tiny", floater_freeze=what)
+def test_freeze(what, dynamics):
+    options = {"floater_freeze": what, "floater_decoder_dynamics": dynamics}
+    model = build("floater_transformer_tiny", **options)
     for name, parameter in model.named_parameters():
         frozen = ".dynamics." in name if what == "dynamics" else ".flow." not in name
         assert parameter.requires_grad != frozen, name

@@ -167,6 +167,14 @@ RELPOS_FIRST = {"position_encoding": "relpos", "relpos_layers": "first"}
             "--encoder-embed-dim is 2, but it must be at least 4",
         ),
         (
+            {
+                "position_encoding": "floater",
+                "floater_form": "additive",
+                "floater_decoder_dynamics": "two",
+            },
+            "--floater-decoder-dynamics is two, but it must be one with --floater-form additive",
+        ),
+        (
             {"position_encoding": "floater", "floater_refresh": 0},
             "--floater-refresh is 0, but it must be an integer of at least 1",
         ),

@@ -182,6 +182,7 @@ def test_a_table_is_one_longer_with_a_begin_of_sentence(left):
         ("floater", {}),
         ("floater", {"floater_form": "additive"}),
         ("floater", {"floater_refresh": 4}),
+        ("floater", {"floater_decoder_dynamics": "two"}),
         ("sinpos", {}),
     ],
 )

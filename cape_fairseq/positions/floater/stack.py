@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,15 +27,19 @@ class StackFlow(Trajectories):
         dim: width d of the vectors.
         blocks: how many blocks have positions.
         names: what each of them gets.
+        two: whether what runs along the source has dynamics of its own, as in the authors' code.
         settings: of :class:`Trajectories`.
     """
 
-    def __init__(self, dim: int, blocks: int, names: Sequence[str], **settings: Any) -> None:
-        self.names = tuple(names)
+    def __init__(
+        self, dim: int, blocks: int, names: Sequence[str], two: bool = False, **settings: Any
+    ) -> None:
+        self.names = tuple(name for name in names if not (two and name in CROSS_SOURCE))
         self.blocks = blocks
         super().__init__(dim, blocks * len(self.names), **settings)
         # Forms may have as many trajectories as others; this tells them apart in a checkpoint.
         self.register_buffer("names_a_block", torch.tensor(len(self.names)))
+        self.source = StackFlow(dim, blocks, CROSS_SOURCE, **settings) if two else None
 
     def for_blocks(self, own: Places, source: Places | None = None) -> list[dict[str, Tensor]]:
         """Solve for a batch: what each block gets by name, [T or S, B or 1, d].
@@ -48,9 +52,18 @@ class StackFlow(Trajectories):
         places = dict.fromkeys((*OWN, *CROSS_OWN, *INPUT), own)
         if source is not None:
             places.update(dict.fromkeys(CROSS_SOURCE, source))
-        # One view of each; slices would each make a gradient of the size of them all.
-        trajectories = self(max(place.length for place in places.values())).unbind(1)
+        found = self.taken(places)
+        if self.source is None:
+            return found
+        return [one | other for one, other in zip(found, self.source.taken(places), strict=True)]
+
+    def taken(self, places: Mapping[str, Places]) -> list[dict[str, Tensor]]:
+        """What each block gets of this module's own names, as far as they have places."""
         named = [(i, name) for i, name in enumerate(self.names) if name in places]
+        if not named:
+            return [{} for _ in range(self.blocks)]
+        # One view of each; slices would each make a gradient of the size of them all.
+        trajectories = self(max(places[name].length for _, name in named)).unbind(1)
         return [
             {
                 name: places[name].take(trajectories[block * len(self.names) + i])

@@ -92,7 +92,8 @@ class Trajectories(nn.Module):
         if self.num_updates % self.refresh and self.kept is not None:
             return self.between_refreshes(length)
         if self.refresh > 1:
-            self.kept = {name: x.detach().clone() for name, x in self.named_parameters()}
+            moving = {"initial": self.initial, **dict(self.dynamics.named_parameters("dynamics"))}
+            self.kept = {name: parameter.detach().clone() for name, parameter in moving.items()}
         learns = self.num_updates % self.update_interval < self.refresh
         with frozen(self.dynamics, not learns):
             return self.solve(length)
