@@ -11,6 +11,7 @@ from cape_fairseq.encodings import Stack
 from cape_fairseq.encodings.build import build_positions
 from cape_fairseq.models.encoder import REFERENCE, wrap_layer
 from cape_fairseq.modules.attention import IncrementalState
+from cape_fairseq.modules.layer_drop import take_part
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.precision import mixed
 from cape_fairseq.positions import Draw
@@ -113,6 +114,7 @@ class PositionalDecoder(TransformerDecoderBase):
         weigh = alignment_layer is not None or self.align_in_training or not self.training
         source_mask, weights = batch.source_mask(), None
         inner_states: list[Tensor | None] = [x]
+        ran = []
         for index, layer in enumerate(self.layers):
             x = batch.enter(x, layer.block) if layer.block > 1 else x
             x, layer_weights, _ = layer(
@@ -123,8 +125,10 @@ class PositionalDecoder(TransformerDecoderBase):
                 need_attn=weigh and index == wanted,
                 **batch.attention(layer.block),
             )
+            ran.append(layer)
             inner_states.append(x)
             weights = layer_weights if index == wanted else weights
+        x = take_part(x, self.layers, ran, states)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         x = x.transpose(0, 1)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from cape_fairseq.encodings import Stack
 from cape_fairseq.encodings.build import build_positions
+from cape_fairseq.modules.layer_drop import take_part
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.precision import mixed
 from cape_fairseq.positions import Draw
@@ -103,11 +104,14 @@ class PositionalEncoder(TransformerEncoderBase):
         x, embedding = self.forward_embedding(batch, token_embeddings)
         x = x.transpose(0, 1)  # B x S x C -> S x B x C
         states = [x] if return_all_hiddens else []
+        ran = []
         for layer in self.layers:
             x = batch.enter(x, layer.block) if layer.block > 1 else x
             x = layer(x, **batch.attention(layer.block))
+            ran.append(layer)
             if return_all_hiddens:
                 states.append(x)
+        x = take_part(x, self.layers, ran)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         mask = batch.padding.mask
