@@ -11,6 +11,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -69,3 +70,25 @@ def main(arguments: list[str], environment: dict, folder: str, files: list[Path]
             runpy.run_path(arguments[0], run_name="__main__")
     finally:
         atexit._run_exitfuncs()  # multiprocessing leaves them out
+
+
+def two_processes(work: Callable[[], None], folder: Path) -> list[int]:
+    """Run a function in two processes of one gloo group -> their exit statuses."""
+    processes = [
+        SERVER.Process(target=one_of_two, args=(work, rank, str(folder / "store")))
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
+
+
+def one_of_two(work: Callable[[], None], rank: int, file: str) -> None:
+    from torch import distributed
+
+    distributed.init_process_group("gloo", f"file://{file}", world_size=2, rank=rank)
+    work()
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads may wait for each other

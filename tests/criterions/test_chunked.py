@@ -7,9 +7,12 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     label_smoothed_nll_loss,
 )
 from fairseq.distributed import ModuleProxyWrapper
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from cape_fairseq.criterions.chunked import chunked_loss
 from cape_fairseq.criterions.label_smoothed_cross_entropy_chunked import ChunkedCriterion
+from tests.forked import two_processes
 from tests.support import PAD, ToyTask, batch, build, train, train_losses
 
 WORDS, WIDTH, TOKENS = 37, 8, 50
@@ -132,6 +135,27 @@ def test_fairseqs_wrapper_for_several_processes_is_looked_through():
     criterion = ChunkedCriterion(ToyTask(), False, 0.1)
     wrapped = criterion(ModuleProxyWrapper(Parallel()), sample(True))
     assert float(wrapped[0]) == float(criterion(model, sample(True))[0])
+
+
+def share_gradients() -> None:
+    """Of two halves of a batch, under DDP; fairseq divides by the number of processes."""
+    rank = distributed.get_rank()
+    model = build("cape_transformer_tiny", share_all_embeddings=False)
+    parallel = ModuleProxyWrapper(DistributedDataParallel(model))
+    criterion = ChunkedCriterion(ToyTask(), False, 0.1)
+    for _ in range(2):  # DDP says only at the second step that the first has left something out
+        parallel.zero_grad()
+        criterion(parallel, sample(rank == 0))[0].backward()
+    found = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    for left in (True, False):
+        (0.5 * criterion(model, sample(left))[0]).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_two_processes_share_its_gradients(tmp_path):
+    assert two_processes(share_gradients, tmp_path) == [0, 0]
 
 
 def test_what_it_cannot_do_is_said():

@@ -1,15 +1,13 @@
 """FLOATER in the model: a strict superset of the plain Transformer, each trajectory in its
 place."""
 
-import multiprocessing
-import os
-
 import pytest
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from cape_fairseq.positions.stack import Source as StackSource
+from tests.forked import two_processes
 from tests.support import batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
@@ -281,32 +279,20 @@ def test_forms_of_equal_shapes_are_not_taken_for_another(caplog):
     assert "another form of FLOATER" in caplog.text
 
 
-def train_one_of_two(rank: int, file: str) -> None:
-    """One of two processes under PyTorch's own DDP, which waits for every parameter's gradient."""
-    distributed.init_process_group("gloo", f"file://{file}", world_size=2, rank=rank)
+def train_under_ddp() -> None:
+    """PyTorch's own DDP waits for every parameter's gradient."""
     drop = {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}
     model = build("floater_transformer_tiny", floater_refresh=2, **{**SMALL, **drop})
     parallel = DistributedDataParallel(model.train())
-    torch.manual_seed(rank)  # each drops layers of its own
+    torch.manual_seed(distributed.get_rank())  # each drops layers of its own
     for update, lengths in enumerate(([9, 3], [1, 1], [7, 2], [5, 5])):
         model.set_num_updates(update)
         parallel.zero_grad()
         parallel(batch(lengths, True), None, TARGET[: len(lengths)])[0].float().sum().backward()
         without = [name for name, x in model.named_parameters() if x.grad is None]
         assert not without, without
-    distributed.destroy_process_group()
-    os._exit(0)
 
 
 def test_two_processes_train_whatever_is_dropped(tmp_path):
     """Refreshing, layers left out and sources of one token leave no parameter without gradient."""
-    context = multiprocessing.get_context("forkserver")
-    processes = [
-        context.Process(target=train_one_of_two, args=(rank, str(tmp_path / "store")))
-        for rank in range(2)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
+    assert two_processes(train_under_ddp, tmp_path) == [0, 0]
