@@ -21,9 +21,10 @@ from cape_fairseq.experiments.recipes.settings import (
     splits,
     stacks,
 )
-from cape_fairseq.experiments.steps import Text
+from cape_fairseq.experiments.steps import Model, Text
 
 SEEDS = (1, 10000001, 20000001)
+TUNING = ("--lr", "2e-3", "--warmup-updates", "100")  # half the peak of the first training
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Lengths:
     rows: tuple[str, ...] = ()
     seeds: tuple[int, ...] = SEEDS
     max_update: int = 0
+    tune_update: int = 0
     stack: int = 0
     mix_from: int = 3
     bpe: int = 4000
@@ -46,6 +48,11 @@ class Lengths:
     @property
     def updates(self) -> int:
         return self.max_update or (8000 if self.data else QUICK_UPDATES)
+
+    @property
+    def further(self) -> int:
+        """Updates of rows that start from sinpos."""
+        return self.tune_update or self.updates // 3
 
     @property
     def tokens(self) -> int:
@@ -79,12 +86,24 @@ def rows(wanted: Lengths) -> dict[str, tuple[str, ...]]:
     }
 
 
+def tuned_rows(wanted: Lengths) -> dict[str, tuple[str, ...]]:
+    """The encoding and options of every row that starts from the sinpos of its seed."""
+    longest = wanted.tokens * 4 // 3  # that stacks of the test are no longer than those of training
+    mix = mixed(longest, from_epoch=1)
+    return {
+        "sinpos-tuned": ("sinpos",),
+        "floater-tuned": ("floater",),
+        "sinpos-tuned-mixed": ("sinpos", *mix),
+        "cape-near-mixed": ("cape", *PLAIN_SOURCE, "--cape-global-shift", "10", *mix),
+    }
+
+
 def chosen(wanted: Lengths) -> Mapping[str, tuple[str, ...]]:
     """
     Raises:
         UserError: there is no such row.
     """
-    known = rows(wanted)
+    known = rows(wanted) | tuned_rows(wanted)
     for name in wanted.rows:
         if name not in known:
             raise UserError(f"there is no row {name}; choose from {' '.join(known)}")
@@ -105,26 +124,36 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     """All jobs -> what identifies the data."""
     chosen_rows = chosen(wanted)
     text, settings = data(plan, wanted)
-    training = TINY if wanted.data else QUICK
     found = []
     for seed in wanted.seeds:
-        for name, (encoding, *own) in chosen_rows.items():
-            run = f"{name}/{seed}"
-            options = command(
-                *("--arch", f"{encoding}_transformer_tiny", training, own),
-                *("--max-update", wanted.updates, "--seed", seed),
-            )
-            found.append(test(plan, run, text, options, wanted.tokens))
+        for name, row in chosen_rows.items():
+            model = trained(plan, wanted, text, name, row, seed)
+            found.append(test(plan, model, text, wanted.tokens))
     words = command("cape-fairseq", "length", ".", "--output", "length")
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
     plan.shown.append("length.txt")
     return settings
 
 
-def test(plan: Plan, run: str, text: Text, options: tuple[str, ...], tokens: int) -> str:
-    """One row and seed: train, translate sentences and stacks, score stacks -> length.json."""
-    model = steps.train(plan, run, text, options)
-    long = command("--beam", 4, stacks(tokens), NOT_CUT)
+def trained(
+    plan: Plan, wanted: Lengths, text: Text, name: str, row: tuple[str, ...], seed: int
+) -> Model:
+    """A row's model of a seed."""
+    (encoding, *own), parent = row, None
+    limit: tuple[str, ...] = ("--max-update", str(wanted.updates))
+    if name in tuned_rows(wanted):
+        parent = trained(plan, wanted, text, "sinpos", ("sinpos",), seed)
+        limit = command("--max-update", wanted.further, TUNING)
+    options = command(
+        *("--arch", f"{encoding}_transformer_tiny", TINY if wanted.data else QUICK, own),
+        *(limit, "--seed", seed),
+    )
+    return steps.train(plan, f"{name}/{seed}", text, options, parent)
+
+
+def test(plan: Plan, model: Model, text: Text, tokens: int) -> str:
+    """Translate sentences and stacks with a model, score stacks -> length.json."""
+    run, long = model.run, command("--beam", 4, stacks(tokens), NOT_CUT)
     outputs = (
         steps.translate(plan, model, text, "test", "test"),
         steps.translate(plan, model, text, "test", "stacks", long),
