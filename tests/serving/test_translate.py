@@ -1,4 +1,4 @@
-"""Raw text in, raw text out, and nothing lost."""
+"""Raw text in, raw text out, and nothing lost: the command, and models in Python."""
 
 import json
 import math
@@ -10,14 +10,12 @@ import pytest
 
 from cape_fairseq import load
 from cape_fairseq.checkpoints.reading import read, write
-from cape_fairseq.serving.documents import Windows, by_sentences
-from cape_fairseq.serving.lines import blocks, numbered
-from cape_fairseq.serving.results import Hypothesis, Search
-from cape_fairseq.serving.sentences import pieces, sentences, together
-from cape_fairseq.serving.text import SETTINGS, Text, TextSettings
-from tests.support import cape, fairseq, run, train
+from cape_fairseq.serving.text import SETTINGS
+from tests.support import cape, fairseq, run
 
+LOADED = {}
 PLAIN = {"source": "en", "target": "de", "moses": False}
+SHORT = ("--beam", 1, "--max-len-a", 0, "--max-len-b", 3)
 HOSTILE = [
     b"w1 w2",
     b"",
@@ -36,113 +34,6 @@ HOSTILE = [
 
 def command(*arguments):
     return [sys.executable, "-m", "cape_fairseq", *map(str, arguments)]
-
-
-@pytest.fixture(scope="module")
-def model(data_bin, tmp_path_factory):
-    """A small model that has learned to end."""
-    folder = tmp_path_factory.mktemp("model")
-    more = ("--encoder-embed-dim", 64, "--decoder-embed-dim", 64, "--lr", "5e-3", "--clip-norm", 1)
-    more += ("--encoder-attention-heads", 2, "--decoder-attention-heads", 2, "--max-tokens", 1000)
-    more += ("--disable-validation", "--save-interval", 1000, "--num-workers", 0)
-    train(data_bin, folder, *more, updates=200)
-    path = folder / "checkpoint_last.pt"
-    cape(
-        *("text-settings", folder, "--data-bin", data_bin, "--tokenizer", "none"),
-        *("--source-lang", "en", "--target-lang", "de"),
-    )
-    return path
-
-
-@pytest.fixture(scope="module")
-def lines(data_bin):
-    """Tokenized sentences of the training text, and some unknown words."""
-    text = (data_bin.parent / "train.en").read_text(encoding="utf-8").splitlines()
-    return [*text[:197], "unknown words only", "a .", "."]
-
-
-@pytest.fixture(scope="module")
-def exported(model, tmp_path_factory):
-    pytest.importorskip("ctranslate2")
-    folder = tmp_path_factory.mktemp("exported") / "model"
-    cape("export", "ctranslate2", model, folder, "--max-positions", 64)
-    return folder
-
-
-def test_it_translates_as_fairseq_does(model, lines, tmp_path):
-    """fairseq-interactive, with the same search."""
-    (tmp_path / "in").write_text("\n".join(lines[-20:]) + "\n")
-    printed = fairseq(
-        *("interactive", model.parent, "--path", model, "--source-lang", "en", "--target-lang"),
-        *("de", "--input", tmp_path / "in", "--cpu", "--beam", 4, "--max-len-a", 2),
-        *("--buffer-size", 10, "--max-len-b", 200),
-    )
-    rows = [line.split("\t") for line in printed.splitlines() if line.startswith("H-")]
-    expected = {int(row[0][2:]): (float(row[1]), row[2]) for row in rows}
-    for number, one in enumerate(load_once(model).translate(lines[-20:])):
-        score, text = expected[number]
-        assert one.text == text
-        assert one.score / math.log(2) == pytest.approx(score, abs=1e-3)
-
-
-def test_batches_do_not_matter(model, lines):
-    found = load(model, batch=64).translate([*lines[-20:], "", "a"])
-    for line, one in zip([*lines[-20:], "", "a"], found, strict=True):
-        (alone,) = load_once(model).translate([line])
-        assert one.text == alone.text
-        assert one.score == pytest.approx(alone.score, abs=1e-4)
-
-
-SHORT = ("--beam", 1, "--max-len-a", 0, "--max-len-b", 3)
-LOADED = {}
-
-
-def load_once(path):
-    return LOADED.setdefault(path, load(path))
-
-
-def test_details_belong_together(model, lines):
-    for line, one in zip(lines[:6], load_once(model).translate(lines[:6], nbest=3), strict=True):
-        assert one.source_tokens == line.split()
-        assert len(one.others) == 2
-        for best in (one, *one.others):
-            values = best.log_probabilities
-            assert len(values) == len(best.tokens) + 1
-            assert sum(values) / len(values) == pytest.approx(best.score, abs=1e-5)
-        assert [target for _, target in one.alignment] == list(range(len(one.tokens)))
-        assert all(0 <= source < len(one.source_tokens) for source, _ in one.alignment)
-        (scored,) = load_once(model).score([line], [one.text])
-        assert scored.tokens == one.tokens
-        assert scored.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-4)
-
-
-def test_both_engines_agree(model, exported, lines):
-    one, other = (load_once(path).translate(lines) for path in (model, exported))
-    same = [a.text == b.text for a, b in zip(one, other, strict=True)]
-    assert sum(same) >= 198
-    for a, b in zip(one, other, strict=True):
-        if a.text == b.text:
-            assert a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-4)
-            assert a.score == pytest.approx(b.score, abs=1e-4)
-            assert a.alignment == b.alignment
-
-
-def test_ctranslate2_needs_neither_torch_nor_fairseq(exported):
-    code = (
-        "import sys, cape_fairseq\n"
-        f"print(cape_fairseq.load({str(exported)!r}).translate(['a b'])[0].text)\n"
-        "assert not {'torch', 'fairseq'} & set(sys.modules), sys.modules\n"
-    )
-    assert run([sys.executable, "-c", code]).stdout.strip()
-
-
-def test_a_longer_text_than_the_table_is_not_cut(exported, lines):
-    line = " ".join(lines[:30])
-    (found,) = load_once(exported).translate([line])
-    assert load_once(exported).longest == 32
-    assert found.source_tokens == line.split()
-    assert found.pieces >= len(line.split()) / 32
-    assert len(found.alignment) == len(found.tokens)
 
 
 @pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
@@ -195,121 +86,6 @@ def test_a_reader_that_has_enough_ends_it_quietly(model, tmp_path):
     assert (tmp_path / "err").read_bytes() == b""
 
 
-def test_many_short_lines_in_flat_memory(tmp_path):
-    """What holds lines holds a block of them, whatever the file's size."""
-    path = tmp_path / "in"
-    with open(path, "w") as stream:
-        for number in range(100_000):
-            stream.write(f"w{number % 60} line {number}\n")
-    count, most = 0, 0
-    with open(path, "rb") as stream:
-        for lines in numbered(blocks([stream.fileno()])):
-            assert [line.number for line in lines] == list(range(count + 1, count + 1 + len(lines)))
-            count, most = count + len(lines), max(most, sum(len(line.text) + 1 for line in lines))
-    assert count == 100_000
-    assert most <= 1 << 17
-
-
-def test_a_megabyte_in_one_line(tmp_path):
-    settings = TextSettings(**{**PLAIN, "moses": True, "codes": "codes"})
-    (tmp_path / "codes").write_text("#version: 0.2\nl o\nlo w</w>\n")
-    text = Text(settings, tmp_path)
-    for line in ("low " * 250_000, "x" * 1_000_000):
-        tokens = text.source(line)
-        assert "".join(tokens).replace("@@", "") == "".join(line.split())
-        parts = pieces(tokens, 1024)
-        assert [token for part in parts for token in part] == tokens
-        assert max(map(len, parts)) <= 1024
-
-
-def test_pieces_end_between_sentences_then_between_words():
-    assert pieces([], 5) == []
-    assert pieces(list("abc"), 3) == [list("abc")]
-    assert pieces(["a", "b", ".", "c", "d"], 4) == [["a", "b", "."], ["c", "d"]]
-    assert pieces(["a", "b", "c", "d@@", "e"], 4) == [["a", "b", "c"], ["d@@", "e"]]
-    assert pieces(["a@@"] * 5, 2) == [["a@@"] * 2, ["a@@"] * 2, ["a@@"]]
-
-
-def test_pieces_together():
-    parts = [["a", "b"], ["c"]]
-    found = [
-        Hypothesis(["x"], -1.0, [-0.5, -1.5], [(1, 0)], False),
-        Hypothesis(["y", "z"], -2.0, [-1.0, -2.0, -3.0], [(0, 0), (0, 1)], True),
-    ]
-    expected = Hypothesis(
-        ["x", "y", "z"],
-        (2 * -1.0 + 3 * -2.0) / 5,
-        [-0.5, -1.5, -1.0, -2.0, -3.0],
-        [(1, 0), (2, 1), (2, 2)],
-        True,
-    )
-    assert together(parts, found) == expected
-
-
-def test_raw_text_goes_through_moses_and_bpe(tmp_path):
-    (tmp_path / "codes").write_text("#version: 0.2\nt h\nth e</w>\n")
-    settings = TextSettings("en", "de", codes="codes")
-    text = Text(settings, tmp_path)
-    assert (
-        text.source("the\u00a0well-known «the»")
-        == (
-            "the w@@ e@@ l@@ l @@@ -@@ @@@ k@@ n@@ o@@ w@@ n &@@ q@@ u@@ o@@ t@@ ; the "
-            "&@@ q@@ u@@ o@@ t@@ ;"
-        )
-        .replace("@@@ -@@ @@@", "@@@ -@@ @")
-        .split()
-    )
-    assert text.decode(["Es", "ist", "s@@", "o", "@-@", "wahr", "."]) == "Es ist so-wahr."
-
-
-class Recorded:
-    """An engine that translates w to W, and remembers what it was asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    def submit(self, sources, search, prefixes=None):
-        found = []
-        for number, source in enumerate(sources):
-            prefix = prefixes[number] if prefixes else []
-            self.asked.append((source, prefix))
-            tokens = prefix + [token.upper() for token in source[len(prefix) :]]
-            found.append([Hypothesis(tokens, -1.0)])
-        return lambda: found
-
-    def score(self, sources, targets):
-        return [[-1.0] * (len(target) + 1) for target in targets]
-
-
-def translator(tmp_path, **settings):
-    from cape_fairseq.serving.translator import Translator
-
-    return Translator(Recorded(), Text(TextSettings(**{**PLAIN, **settings}), tmp_path))
-
-
-def test_documents_by_sentences(tmp_path):
-    own = translator(tmp_path)
-    found = by_sentences(own, ["One two. Three four.", "", "Five."], Search())
-    assert [one.text for one in found] == ["ONE TWO. THREE FOUR.", "", "FIVE."]
-    assert [one.pieces for one in found] == [2, 0, 1]
-
-
-@pytest.mark.parametrize("separator", ["", "<sep>"])
-def test_windows_translate_each_sentence_once(separator, tmp_path):
-    own = translator(tmp_path, separator=separator)
-    window = Windows(own, context=4)
-    found = window(["One two. Three four.", "Five six seven. Eight."], Search())
-    assert [one.text for one in found] == ["ONE TWO. THREE FOUR.", "FIVE SIX SEVEN. EIGHT."]
-    between = separator.split()
-    last_source, last_prefix = own.engine.asked[-1]
-    assert last_source == ["Five", "six", "seven.", *between, "Eight."]
-    assert last_prefix == ["FIVE", "SIX", "SEVEN.", *between]
-    assert own.engine.asked[1] == (
-        ["One", "two.", *between, "Three", "four."],
-        ["ONE", "TWO.", *between],
-    )
-
-
 @pytest.mark.parametrize("way", ["whole", "sentences", "windows"])
 def test_a_document_of_two_thousand_tokens(way, exported, lines, tmp_path):
     paragraphs = [" ".join(lines[start : start + 10]) for start in range(0, 190, 10)]
@@ -338,32 +114,6 @@ def test_scores_nbest_and_json(model, tmp_path):
     assert [one["line"] for one in objects] == [1, 2]
     assert objects[0]["text"] == text
     assert len(objects[0]["log_probabilities"]) == len(objects[0]["tokens"]) + 1
-
-
-def test_an_ensemble_of_one_model_twice_is_that_model(model, lines, tmp_path):
-    one = load_once(model).translate(lines[:4])
-    two = load([model, model]).translate(lines[:4])
-    assert [a.text for a in one] == [b.text for b in two]
-    state = read(model)
-    for value in state["model"].values():
-        value.mul_(1.1 if value.is_floating_point() else 1)
-    write(state, tmp_path / "other.pt")
-    mixed = load([model, tmp_path / "other.pt"]).translate(lines[:4])
-    assert [a.score for a in one] != [b.score for b in mixed]
-
-
-def test_fairseqs_own_hub_interface(model, lines):
-    from cape_fairseq.models.positional_transformer import PositionalTransformer
-
-    hub = PositionalTransformer.from_pretrained(
-        str(model.parent),
-        model.name,
-        data_name_or_path=str(model.parent),
-        source_lang="en",
-        target_lang="de",
-    )
-    expected = [one.text for one in load_once(model).translate(lines[:3], max_len_a=0)]
-    assert hub.translate(lines[:3], beam=4) == expected
 
 
 @pytest.mark.parametrize(
@@ -401,10 +151,99 @@ def test_languages_that_nobody_named(model, tmp_path):
     assert "give --source-lang and --target-lang" in result.stderr
 
 
-def test_sentences():
-    assert sentences("Dr. Smith came. He left!  So?", "en") == [
-        "Dr. Smith came.",
-        "He left!",
-        "So?",
-    ]
-    assert sentences("  ", "en") == []
+def load_once(path):
+    return LOADED.setdefault(path, load(path))
+
+
+def test_it_translates_as_fairseq_does(model, lines, tmp_path):
+    """fairseq-interactive, with the same search."""
+    (tmp_path / "in").write_text("\n".join(lines[-20:]) + "\n")
+    printed = fairseq(
+        *("interactive", model.parent, "--path", model, "--source-lang", "en", "--target-lang"),
+        *("de", "--input", tmp_path / "in", "--cpu", "--beam", 4, "--max-len-a", 2),
+        *("--buffer-size", 10, "--max-len-b", 200),
+    )
+    rows = [line.split("\t") for line in printed.splitlines() if line.startswith("H-")]
+    expected = {int(row[0][2:]): (float(row[1]), row[2]) for row in rows}
+    for number, one in enumerate(load_once(model).translate(lines[-20:])):
+        score, text = expected[number]
+        assert one.text == text
+        assert one.score / math.log(2) == pytest.approx(score, abs=1e-3)
+
+
+def test_batches_do_not_matter(model, lines):
+    found = load(model, batch=64).translate([*lines[-20:], "", "a"])
+    for line, one in zip([*lines[-20:], "", "a"], found, strict=True):
+        (alone,) = load_once(model).translate([line])
+        assert one.text == alone.text
+        assert one.score == pytest.approx(alone.score, abs=1e-4)
+
+
+def test_details_belong_together(model, lines):
+    for line, one in zip(lines[:6], load_once(model).translate(lines[:6], nbest=3), strict=True):
+        assert one.source_tokens == line.split()
+        assert len(one.others) == 2
+        for best in (one, *one.others):
+            values = best.log_probabilities
+            assert len(values) == len(best.tokens) + 1
+            assert sum(values) / len(values) == pytest.approx(best.score, abs=1e-5)
+        assert [target for _, target in one.alignment] == list(range(len(one.tokens)))
+        assert all(0 <= source < len(one.source_tokens) for source, _ in one.alignment)
+        (scored,) = load_once(model).score([line], [one.text])
+        assert scored.tokens == one.tokens
+        assert scored.log_probabilities == pytest.approx(one.log_probabilities, abs=1e-4)
+
+
+def test_both_engines_agree(model, exported, lines):
+    one, other = (load_once(path).translate(lines) for path in (model, exported))
+    same = [a.text == b.text for a, b in zip(one, other, strict=True)]
+    assert sum(same) >= 198
+    for a, b in zip(one, other, strict=True):
+        if a.text == b.text:
+            assert a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-4)
+            assert a.score == pytest.approx(b.score, abs=1e-4)
+            assert a.alignment == b.alignment
+
+
+def test_ctranslate2_needs_neither_torch_nor_fairseq(exported):
+    code = (
+        "import sys, cape_fairseq\n"
+        f"print(cape_fairseq.load({str(exported)!r}).translate(['a b'])[0].text)\n"
+        "assert not {'torch', 'fairseq'} & set(sys.modules), sys.modules\n"
+    )
+    assert run([sys.executable, "-c", code]).stdout.strip()
+
+
+def test_a_longer_text_than_the_table_is_not_cut(exported, lines):
+    line = " ".join(lines[:30])
+    (found,) = load_once(exported).translate([line])
+    assert load_once(exported).longest == 32
+    assert found.source_tokens == line.split()
+    assert found.pieces >= len(line.split()) / 32
+    assert len(found.alignment) == len(found.tokens)
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(model, lines, tmp_path):
+    one = load_once(model).translate(lines[:4])
+    two = load([model, model]).translate(lines[:4])
+    assert [a.text for a in one] == [b.text for b in two]
+    state = read(model)
+    for value in state["model"].values():
+        value.mul_(1.1 if value.is_floating_point() else 1)
+    write(state, tmp_path / "other.pt")
+    mixed = load([model, tmp_path / "other.pt"]).translate(lines[:4])
+    assert [a.score for a in one] != [b.score for b in mixed]
+
+
+def test_fairseqs_own_hub_interface(model, lines):
+    from cape_fairseq.models.positional_transformer import PositionalTransformer
+
+    hub = PositionalTransformer.from_pretrained(
+        str(model.parent),
+        model.name,
+        data_name_or_path=str(model.parent),
+        source_lang="en",
+        target_lang="de",
+    )
+    expected = [one.text for one in load_once(model).translate(lines[:3], max_len_a=0)]
+    assert hub.translate(lines[:3], beam=4) == expected

@@ -1,0 +1,134 @@
+"""Lines, sentences, pieces and windows: no line and no token is lost on the way."""
+
+import pytest
+
+from cape_fairseq.serving.documents import Windows, by_sentences
+from cape_fairseq.serving.lines import blocks, numbered
+from cape_fairseq.serving.results import Hypothesis, Search
+from cape_fairseq.serving.sentences import pieces, sentences, together
+from cape_fairseq.serving.text import Text, TextSettings
+from cape_fairseq.serving.translator import Translator
+
+PLAIN = {"source": "en", "target": "de", "moses": False}
+
+
+def test_many_short_lines_in_flat_memory(tmp_path):
+    """What holds lines holds a block of them, whatever the file's size."""
+    path = tmp_path / "in"
+    with open(path, "w") as stream:
+        for number in range(100_000):
+            stream.write(f"w{number % 60} line {number}\n")
+    count, most = 0, 0
+    with open(path, "rb") as stream:
+        for lines in numbered(blocks([stream.fileno()])):
+            assert [line.number for line in lines] == list(range(count + 1, count + 1 + len(lines)))
+            count, most = count + len(lines), max(most, sum(len(line.text) + 1 for line in lines))
+    assert count == 100_000
+    assert most <= 1 << 17
+
+
+def test_a_megabyte_in_one_line(tmp_path):
+    settings = TextSettings(**{**PLAIN, "moses": True, "codes": "codes"})
+    (tmp_path / "codes").write_text("#version: 0.2\nl o\nlo w</w>\n")
+    text = Text(settings, tmp_path)
+    for line in ("low " * 250_000, "x" * 1_000_000):
+        tokens = text.source(line)
+        assert "".join(tokens).replace("@@", "") == "".join(line.split())
+        parts = pieces(tokens, 1024)
+        assert [token for part in parts for token in part] == tokens
+        assert max(map(len, parts)) <= 1024
+
+
+def test_pieces_end_between_sentences_then_between_words():
+    assert pieces([], 5) == []
+    assert pieces(list("abc"), 3) == [list("abc")]
+    assert pieces(["a", "b", ".", "c", "d"], 4) == [["a", "b", "."], ["c", "d"]]
+    assert pieces(["a", "b", "c", "d@@", "e"], 4) == [["a", "b", "c"], ["d@@", "e"]]
+    assert pieces(["a@@"] * 5, 2) == [["a@@"] * 2, ["a@@"] * 2, ["a@@"]]
+
+
+def test_pieces_together():
+    parts = [["a", "b"], ["c"]]
+    found = [
+        Hypothesis(["x"], -1.0, [-0.5, -1.5], [(1, 0)], False),
+        Hypothesis(["y", "z"], -2.0, [-1.0, -2.0, -3.0], [(0, 0), (0, 1)], True),
+    ]
+    expected = Hypothesis(
+        ["x", "y", "z"],
+        (2 * -1.0 + 3 * -2.0) / 5,
+        [-0.5, -1.5, -1.0, -2.0, -3.0],
+        [(1, 0), (2, 1), (2, 2)],
+        True,
+    )
+    assert together(parts, found) == expected
+
+
+def test_raw_text_goes_through_moses_and_bpe(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\nt h\nth e</w>\n")
+    settings = TextSettings("en", "de", codes="codes")
+    text = Text(settings, tmp_path)
+    assert (
+        text.source("the\u00a0well-known «the»")
+        == (
+            "the w@@ e@@ l@@ l @@@ -@@ @@@ k@@ n@@ o@@ w@@ n &@@ q@@ u@@ o@@ t@@ ; the "
+            "&@@ q@@ u@@ o@@ t@@ ;"
+        )
+        .replace("@@@ -@@ @@@", "@@@ -@@ @")
+        .split()
+    )
+    assert text.decode(["Es", "ist", "s@@", "o", "@-@", "wahr", "."]) == "Es ist so-wahr."
+
+
+class Recorded:
+    """An engine that translates w to W, and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def submit(self, sources, search, prefixes=None):
+        found = []
+        for number, source in enumerate(sources):
+            prefix = prefixes[number] if prefixes else []
+            self.asked.append((source, prefix))
+            tokens = prefix + [token.upper() for token in source[len(prefix) :]]
+            found.append([Hypothesis(tokens, -1.0)])
+        return lambda: found
+
+    def score(self, sources, targets):
+        return [[-1.0] * (len(target) + 1) for target in targets]
+
+
+def translator(tmp_path, **settings):
+    return Translator(Recorded(), Text(TextSettings(**{**PLAIN, **settings}), tmp_path))
+
+
+def test_documents_by_sentences(tmp_path):
+    own = translator(tmp_path)
+    found = by_sentences(own, ["One two. Three four.", "", "Five."], Search())
+    assert [one.text for one in found] == ["ONE TWO. THREE FOUR.", "", "FIVE."]
+    assert [one.pieces for one in found] == [2, 0, 1]
+
+
+@pytest.mark.parametrize("separator", ["", "<sep>"])
+def test_windows_translate_each_sentence_once(separator, tmp_path):
+    own = translator(tmp_path, separator=separator)
+    window = Windows(own, context=4)
+    found = window(["One two. Three four.", "Five six seven. Eight."], Search())
+    assert [one.text for one in found] == ["ONE TWO. THREE FOUR.", "FIVE SIX SEVEN. EIGHT."]
+    between = separator.split()
+    last_source, last_prefix = own.engine.asked[-1]
+    assert last_source == ["Five", "six", "seven.", *between, "Eight."]
+    assert last_prefix == ["FIVE", "SIX", "SEVEN.", *between]
+    assert own.engine.asked[1] == (
+        ["One", "two.", *between, "Three", "four."],
+        ["ONE", "TWO.", *between],
+    )
+
+
+def test_sentences():
+    assert sentences("Dr. Smith came. He left!  So?", "en") == [
+        "Dr. Smith came.",
+        "He left!",
+        "So?",
+    ]
+    assert sentences("  ", "en") == []
