@@ -16,6 +16,8 @@ from cape_fairseq.modules.precision import mixed
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.stack import UNLIMITED, BatchPositions
 
+ROWS = "source_rows"  # which of the first rows its rows are
+COPIES = "source_copies"  # how many rows each sentence has, one after another
 REFERENCE = "source_reference"  # where the encoder's output has Augmentation.reference
 
 
@@ -123,16 +125,29 @@ class PositionalEncoder(TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
+            ROWS: [],
+            COPIES: [],
             REFERENCE: [] if batch.reference is None else [batch.reference],  # B x 1
         }
 
     def reorder_encoder_out(
         self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
     ) -> dict[str, list[Tensor]]:
-        """Rows in another order, as beam search asks for them."""
+        """Rows in another order, as beam search asks for them.
+
+        It asks at every step, and nearly always for rows that are copies of the ones they replace;
+        then nothing is copied.
+        """
+        before = encoder_out.get(ROWS) or [torch.arange(encoder_out["encoder_out"][0].size(1))]
+        rows = before[0].to(new_order.device)
+        wanted = rows.index_select(0, new_order)
+        if torch.equal(wanted, rows):
+            return encoder_out
         reordered = super().reorder_encoder_out(encoder_out, new_order)
         found = encoder_out.get(REFERENCE, [])
-        return {**reordered, REFERENCE: [value.index_select(0, new_order) for value in found]}
+        moved = [value.index_select(0, new_order) for value in found]
+        copies = torch.tensor(copies_of(wanted))
+        return {**reordered, REFERENCE: moved, ROWS: [wanted], COPIES: [copies]}
 
     def _apply(self, fn, *args, **kwargs) -> PositionalEncoder:
         scale = getattr(self, "source_scale", None)
@@ -149,3 +164,9 @@ class PositionalEncoder(TransformerEncoderBase):
         """The number of source tokens, the begin-of-sentence token not counted."""
         longest = self.positions.longest(self.may_shift)
         return longest if longest == UNLIMITED else longest - self.positions.bos.extra
+
+
+def copies_of(rows: Tensor) -> int:
+    """How often each number of [B] is there in a row, if all are there equally often; else 1."""
+    counts = rows.unique_consecutive(return_counts=True)[1]
+    return int(counts[0]) if len(counts) and bool((counts == counts[0]).all()) else 1

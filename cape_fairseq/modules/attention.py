@@ -59,7 +59,8 @@ class Attention(MultiheadAttention):
 
         Args:
             query: [T, B, C].
-            key: [S, B, C], the encoder's output; None in self-attention.
+            key: [S, B, C], the encoder's output; None in self-attention. With B / n rows, each is
+                for n rows of ``query``, one after another, and so are its biases and the mask.
             mask: broadcastable to [B, H, T, S]: bool, True where a query may look, or float, added
                 to the scores; every query must see a key. In incremental decoding S is the whole
                 prefix.
@@ -80,10 +81,14 @@ class Attention(MultiheadAttention):
         q = q if rotation is None else rotate(q, rotation)
         q = q if query_scale is None else q * query_scale.type_as(q)
         source = query if key is None else key
-        k, v = self.keys_and_values(source, incremental_state, rotation, key_bias, value_bias)
+        biases = (key_bias, value_bias)
+        k, v = self.keys_and_values(source, batch, incremental_state, rotation, *biases)
         if mask is not None and mask.is_floating_point():
             mask = mask.type_as(q)
         causal = causal and mask is None and incremental_state is None
+        copies = batch // k.size(0)  # hypotheses of a sentence look at one copy of its keys
+        if copies > 1:
+            q = q.unflatten(0, (-1, copies)).transpose(1, 2).flatten(2, 3)
         active = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if active else 0.0
         weights, tables = None, (self.relative_keys, self.relative_values)
@@ -97,14 +102,32 @@ class Attention(MultiheadAttention):
                 q, k, v = (exact(part) for part in (q, k, v))
                 mask = mask if mask is None or mask.dtype == torch.bool else mask.type_as(q)
                 x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
+        if copies > 1:
+            x = x.unflatten(2, (copies, length)).transpose(1, 2).flatten(0, 1)
+            if weights is not None:
+                weights = weights.unflatten(2, (copies, length)).flatten(1, 2)
         x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
         return self.out_proj(x), weights if need_weights else None
 
     def set_beam_size(self, beam_size: int) -> None:
-        """fairseq's hint that the keys of a beam's hypotheses are equal; here it changes nothing.
+        """fairseq's hint that the keys of a beam's hypotheses are equal; here it changes nothing,
+        because the encoder's output says so itself."""
 
-        (fairseq then keeps one copy of them, and its own attention knows how to read it.)
-        """
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> IncrementalState:
+        """fairseq's, where the keys of a cross-attention may be one copy for several rows."""
+        saved = self._get_input_buffer(incremental_state)
+        if not saved or not self.encoder_decoder_attention:
+            return super().reorder_incremental_state(incremental_state, new_order)
+        copies = int(saved["copies"])
+        if saved["prev_key"].size(0) * copies != new_order.size(0):  # sentences have ended
+            order = new_order[::copies] // copies
+            moved = {
+                name: saved[name].index_select(0, order) for name in ("prev_key", "prev_value")
+            }
+            self._set_input_buffer(incremental_state, {**saved, **moved})
+        return incremental_state
 
     def split_heads(self, x: Tensor) -> Tensor:
         """[T, B, C] -> [B, H, T, C / H]."""
@@ -113,13 +136,14 @@ class Attention(MultiheadAttention):
     def keys_and_values(
         self,
         source: Tensor,
+        batch: int,
         state: IncrementalState | None,
         rotation: Tensor | None,
         key_bias: Tensor | None,
         value_bias: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, C / H], with those of earlier
-        steps."""
+        steps, for queries of ``batch`` rows."""
         saved = self._get_input_buffer(state) if state is not None else {}
         if saved and self.encoder_decoder_attention:
             return saved["prev_key"], saved["prev_value"]
@@ -131,8 +155,9 @@ class Attention(MultiheadAttention):
             v = torch.cat([saved["prev_value"], v], dim=2)
         elif state is not None and self.encoder_decoder_attention:
             k, v = k.contiguous(), v.contiguous()  # read at every step to come
+            saved = {"copies": torch.tensor(batch // k.size(0))}
         if state is not None:
-            self._set_input_buffer(state, {"prev_key": k, "prev_value": v})
+            self._set_input_buffer(state, {**saved, "prev_key": k, "prev_value": v})
         return k, v
 
 

@@ -25,6 +25,12 @@ class Source(NamedTuple):
 
     padding_mask: Tensor  # bool [B, S], True at padding
     reference: Tensor | None = None  # [B, 1], of :meth:`Augmentation.reference`
+    copies: int = 1  # each sentence is in so many rows, one after another
+
+    @property
+    def distinct(self) -> Tensor:
+        """The mask of each sentence once."""
+        return self.padding_mask[:: self.copies]
 
 
 class StackPositions:
@@ -165,7 +171,7 @@ class StackPositions:
         if self.flow is not None:
             own, other = Places(padding, last_only), None
             if source is not None and cross_keys:
-                other = Places(Padding(source.padding_mask))
+                other = Places(Padding(source.distinct))
             batch.flow = self.flow.for_blocks(own, other)
             if self.flow.training and distributed.is_available() and distributed.is_initialized():
                 batch.link = self.flow.link()
@@ -248,6 +254,6 @@ class BatchPositions:
 
     def source_mask(self) -> Tensor | None:
         """Where the cross-attention may look: bool [B, 1, 1, S], or None for everywhere."""
-        if self.source is None or not Padding(self.source.padding_mask).any:
+        if self.source is None or not Padding(self.source.distinct).any:
             return None
-        return visible_keys(self.source.padding_mask, 1, causal=False)
+        return visible_keys(self.source.distinct, 1, causal=False)

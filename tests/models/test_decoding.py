@@ -4,6 +4,7 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
+from cape_fairseq.models import encoder
 from tests.support import ENCODINGS, EOS, PAD, ToyTask, batch, build
 
 
@@ -35,20 +36,46 @@ def test_beam_search_scores_equal_the_parallel_pass(encoding, left):
     assert len(lengths) > 1
 
 
-def test_the_hint_that_hypotheses_share_keys_changes_nothing():
-    model = build("sinpos_transformer_tiny")
-    source = batch([9, 3, 6], True)
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("encoding", ["sinpos", "relpos", "floater"])
+def test_hypotheses_of_a_sentence_share_its_keys(encoding, left, monkeypatch):
+    """One copy of a sentence's keys and values gives what a copy for each hypothesis gives, with
+    the weights."""
+    model = build(f"{encoding}_transformer_tiny", seed=3)
+    with torch.no_grad():
+        model.decoder.output_projection.weight[EOS] *= 3
+    source = batch([9, 3, 6, 12], left)
     sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
-    found = []
-    for hint in (False, True):
-        if hint:
-            model.decoder.set_beam_size(3)
-        generator = SequenceGenerator(
-            [model], ToyTask().target_dictionary, beam_size=3, max_len_b=9
-        )
+    settings = {"beam_size": 3, "max_len_b": 15}
+    copies, count, found = [], encoder.copies_of, []
+    for shared in (lambda rows: copies.append(count(rows)) or copies[-1], lambda _: 1):
+        monkeypatch.setattr(encoder, "copies_of", shared)
+        generator = SequenceGenerator([model], ToyTask().target_dictionary, **settings)
         found.append(generator.generate([model], sample))
-    for plain, hinted in zip(*found, strict=True):
-        assert [h["tokens"].tolist() for h in plain] == [h["tokens"].tolist() for h in hinted]
+    assert set(copies) == {3}
+    for one, other in zip(*([h for row in rows for h in row] for rows in found), strict=True):
+        assert one["tokens"].tolist() == other["tokens"].tolist()
+        for name in ("positional_scores", "attention"):
+            assert (one[name] - other[name]).abs().max() < 1e-5
+
+
+def test_copies_of_rows():
+    for rows, copies in (([0, 0, 1, 1], 2), ([0, 1, 2], 1), ([0, 0, 1], 1), ([3, 3, 3], 3)):
+        assert encoder.copies_of(torch.tensor(rows)) == copies
+
+
+def test_rows_that_are_copies_are_not_copied_again():
+    model = build("cape_transformer_tiny")
+    source = batch([9, 3, 6], True)
+    plain = model.encoder(source)
+    twice = model.encoder.reorder_encoder_out(plain, torch.tensor([0, 0, 1, 1, 2, 2]))
+    within = model.encoder.reorder_encoder_out(twice, torch.tensor([1, 0, 2, 2, 5, 4]))
+    assert within is twice
+    fewer = model.encoder.reorder_encoder_out(within, torch.tensor([1, 0, 5, 5]))
+    for name in ("encoder_out", "encoder_padding_mask"):
+        (one,), (other,) = plain[name], fewer[name]
+        rows = 1 if name == "encoder_out" else 0
+        assert torch.equal(one.index_select(rows, torch.tensor([0, 0, 2, 2])), other)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
