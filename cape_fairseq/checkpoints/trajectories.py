@@ -45,7 +45,7 @@ def store_vectors(checkpoint: dict[str, Any], positions: int) -> dict[str, int]:
     stored = {}
     for part, flow in stack_trajectories(checkpoint).items():
         flow.stored = None
-        vectors = flow.moving(flow.last_moving(positions))
+        vectors = flow.moving(max(flow.ends(positions)))
         checkpoint["model"][f"{PARTS[part]}stored"] = vectors
         stored[part] = len(vectors)
     return stored
@@ -61,7 +61,7 @@ def solver_errors(checkpoint: dict[str, Any], positions: int = 1024) -> dict[str
     errors = {}
     for part, flow in stack_trajectories(checkpoint).items():
         if isinstance(flow.dynamics, Dynamics):
-            length = flow.last_moving(positions)
+            length = max(flow.ends(positions))
             with torch.no_grad():
                 solved = flow.double().solve(length)
                 flow.solver = Solver("rk4", flow.solver.step, steps=5)

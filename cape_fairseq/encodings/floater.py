@@ -49,7 +49,7 @@ class FloaterOptions:
     )
     floater_beyond: choice("hold", "continue") = option(
         "hold",
-        "FLOATER: beyond the longest text of training, hold the last vector, or go on as published",
+        "FLOATER: beyond the texts of training, hold the last vector, or go on as published",
     )
     floater_init_scale: Optional[float] = option(
         None,
@@ -81,10 +81,6 @@ class FloaterOptions:
     floater_freeze: choice("none", "dynamics", "transformer") = option(
         "none", "FLOATER: what is not trained"
     )
-
-
-# In checkpoints of version 0.1.0 vectors begin where they begin, and go on without end.
-OLD = {"from_start": torch.tensor(False), "longest": torch.tensor(0)}
 
 
 def parent_of(args: Any) -> Encoding | None:
@@ -206,7 +202,8 @@ def keep_trajectories(args: Any, state: dict[str, Tensor], side: str, numbers: l
     own = [name for name in names if not (two and name in CROSS_SOURCE)]
     for part, each in (("flow", len(own)), ("flow.source", len(names) - len(own))):
         rows = torch.tensor([number * each + i for number in numbers for i in range(each)])
-        for name, dimension in (("initial", 0), ("kept.initial", 0), ("stored", 1)):
+        kinds = (("initial", 0), ("kept.initial", 0), ("seen.group", 0), ("stored", 1))
+        for name, dimension in kinds:
             key = f"{side}.{part}.{name}"
             if key in state:
                 state[key] = state[key].index_select(dimension, rows.to(state[key].device))
@@ -224,14 +221,23 @@ def stored_trajectories(args: Any, state: Mapping[str, Tensor], prefix: str) -> 
     names, ``encoder.flow.`` for instance."""
     found = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
     found = {name: value for name, value in found.items() if not name.startswith("source.")}
+    found.pop("names_a_block", None)
     states, dim = found["initial"].shape
     settings = defaults() | {n: x for n, x in vars(args).items() if n.startswith("floater_")}
-    trajectories = Trajectories(dim, states, **trajectory_options(Namespace(**settings)))
-    for name, value in OLD.items():  # what version 0.1.0 does not store
-        found.setdefault(name, value)
-    found.pop("names_a_block", None)
+    groups = found["seen.group"].tolist() if "seen.group" in found else None
+    options = trajectory_options(Namespace(**settings))
+    trajectories = Trajectories(dim, states, groups=groups, **options)
+    complete(found, trajectories.state_dict())
     trajectories.load_state_dict(found)
     return trajectories.eval()
+
+
+def complete(found: dict[str, Tensor], own: Mapping[str, Tensor], prefix: str = "") -> None:
+    """Add what version 0.1.0 does not store of trajectories: its vectors begin where they begin,
+    and go on without end."""
+    found.setdefault(f"{prefix}from_start", torch.tensor(False))
+    found.setdefault(f"{prefix}seen.counts", torch.zeros_like(own["seen.counts"]))
+    found.setdefault(f"{prefix}seen.group", own["seen.group"].clone())
 
 
 def defaults() -> dict[str, Any]:
@@ -258,7 +264,7 @@ FLOATER = Encoding(
     self_attention=self_attention,
     flow=flow,
     keeps="floater_parent",
-    parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|longest|names_a_block|kept\..*"
+    parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|seen\..*|names_a_block|kept\..*"
     r"|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
     resolve=resolve,
     check=check,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.encodings.build import own_parameters
-from cape_fairseq.encodings.floater import OLD
+from cape_fairseq.encodings.floater import complete
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,10 @@ def drop_other_flow(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefi
 
 def alike(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
     """Whether parameters of FLOATER mean the same; version 0.1.0 stores no form."""
-    shapes = [{k: x.shape for k, x in one.items() if x.dim()} for one in (ours, theirs)]
+    shapes = [
+        {name: x.shape for name, x in one.items() if x.dim() and ".seen." not in name}
+        for one in (ours, theirs)
+    ]
     forms = {key for key in ours if key.endswith(FORM)} & set(theirs)
     return shapes[0] == shapes[1] and all(int(ours[key]) == int(theirs[key]) for key in forms)
 
@@ -115,6 +118,5 @@ def complete_flow(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix:
     for side in ("encoder.flow.", "decoder.flow."):
         if prefix + side + "initial" not in state_dict or side + "initial" not in own:
             continue
-        for name, value in OLD.items():
-            state_dict.setdefault(prefix + side + name, value.clone())
+        complete(state_dict, {k.removeprefix(side): x for k, x in own.items()}, prefix + side)
         state_dict.setdefault(prefix + side + "names_a_block", own[side + "names_a_block"].clone())

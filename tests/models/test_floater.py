@@ -193,6 +193,19 @@ def test_steps_equal_the_parallel_pass_in_every_form(options):
             assert (scores[rows, 0] - parallel[rows, step]).abs().max() < 1e-5
 
 
+def test_training_tells_how_long_its_texts_were():
+    model = build("floater_transformer_tiny").train()
+    for left in (True, False):
+        model(batch([9, 3, 6], left), None, batch([7, 5, 2], left, end=False))
+    model.eval()(batch([30], True), None, batch([40], False))
+    counts = model.decoder.flow.seen.counts
+    assert counts.nonzero().tolist() == [[0, 2], [0, 5], [0, 7], [1, 3], [1, 6], [1, 9]]
+    assert (counts.sum(1) == 6).all()
+    ends = model.decoder.flow.seen.ends()
+    assert ends == [7, 7, 7, 7, 9, 9] * 3
+    assert model.encoder.flow.seen.ends() == [9] * 9
+
+
 def test_two_dynamics_that_are_equal_are_one():
     """What runs along the source has its own h, which may be the same."""
     one = build("floater_transformer_tiny", floater_init_scale=2.0)
@@ -204,8 +217,11 @@ def test_two_dynamics_that_are_equal_are_one():
     state["decoder.flow.source.initial"] = blocks[:, 4:].flatten(0, 1)
     for name in [name for name in state if name.startswith("decoder.flow.dynamics.")]:
         state[name.replace("flow.", "flow.source.")] = state[name].clone()
-    for name in ("lr_scale", "from_start", "longest"):
+    for name in ("lr_scale", "from_start"):
         state[f"decoder.flow.source.{name}"] = state[f"decoder.flow.{name}"]
+    for part in ("flow", "flow.source"):
+        for name, value in two.decoder.get_submodule(f"{part}.seen").state_dict().items():
+            state[f"decoder.{part}.seen.{name}"] = value
     state["decoder.flow.names_a_block"] = torch.tensor(4)
     state["decoder.flow.source.names_a_block"] = torch.tensor(2)
     two.load_state_dict(state, strict=True)
@@ -269,7 +285,7 @@ def test_forms_of_equal_shapes_are_not_taken_for_another(caplog):
     additive = build("floater_transformer_tiny", 3, floater_form="additive", decoder_layers=6)
     model = build("floater_transformer_tiny", 4, floater_layers="input", decoder_layers=6)
     shapes = [
-        {name: x.shape for name, x in m.state_dict().items() if ".flow." in name}
+        {k: x.shape for k, x in m.state_dict().items() if ".flow." in k and ".seen." not in k}
         for m in (additive, model)
     ]
     assert shapes[0] == shapes[1]

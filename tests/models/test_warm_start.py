@@ -36,7 +36,14 @@ OWN = {  # what only some encodings have
     "floater": {
         f"{side}.flow.{name}"
         for side in SIDES
-        for name in ("initial", "lr_scale", "from_start", "longest", "names_a_block")
+        for name in (
+            "initial",
+            "lr_scale",
+            "from_start",
+            "seen.group",
+            "seen.counts",
+            "names_a_block",
+        )
     }
     | {
         f"{side}.flow.dynamics.maps.{number}.{name}"

@@ -36,7 +36,10 @@ class StackFlow(Trajectories):
     ) -> None:
         self.names = tuple(name for name in names if not (two and name in CROSS_SOURCE))
         self.blocks = blocks
-        super().__init__(dim, blocks * len(self.names), **settings)
+        source = [name in CROSS_SOURCE for name in self.names]
+        groups = [int(along and not all(source)) for along in source]
+        super().__init__(dim, blocks * len(self.names), groups=groups * blocks, **settings)
+        self.counted = dict(zip(groups, self.names, strict=True))  # a name of each group
         # Forms may have as many trajectories as others; this tells them apart in a checkpoint.
         self.register_buffer("names_a_block", torch.tensor(len(self.names)))
         self.source = StackFlow(dim, blocks, CROSS_SOURCE, **settings) if two else None
@@ -62,6 +65,9 @@ class StackFlow(Trajectories):
         named = [(i, name) for i, name in enumerate(self.names) if name in places]
         if not named:
             return [{} for _ in range(self.blocks)]
+        if self.training:
+            for group, name in self.counted.items():
+                self.seen.add(group, places[name].lengths)
         # One view of each; slices would each make a gradient of the size of them all.
         trajectories = self(max(places[name].length for _, name in named)).unbind(1)
         return [
@@ -83,11 +89,17 @@ class Places:
 
     def __init__(self, padding: Padding, last_only: bool = False) -> None:
         self.length = padding.mask.size(1)
+        self.padding = padding
         self.new = slice(self.length - 1 if last_only else 0, self.length)
         self.index = None
         # On the right, padding comes after all that counts; on the left it moves a row's tokens.
         if padding.left:
             self.index = ((~padding.mask).cumsum(1) - 1).clamp(min=0).t()[self.new]
+
+    @property
+    def lengths(self) -> Tensor:
+        """Of the rows, [B]."""
+        return (~self.padding.mask).sum(1)
 
     def take(self, trajectory: Tensor) -> Tensor:
         """[L, d] -> [T, B or 1, d]."""

@@ -4,7 +4,7 @@ ended."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from cape_fairseq.positions.floater.dynamics import Dynamics, Recurrence
+from cape_fairseq.positions.floater.seen import SeenLengths
 from cape_fairseq.positions.floater.solver import Solver
 
 LEAST_SOLVED = 128
@@ -22,9 +23,9 @@ class Trajectories(nn.Module):
     """Several trajectories of one dynamical system, from an initial vector each.
 
     In training they are solved whenever they are asked for. In evaluation they are solved once, for
-    more positions than asked for, until the module is trained again or loaded; beyond the longest
-    text of training the last vector is held, because nothing has taught the dynamics what comes
-    after it.
+    more positions than asked for, until the module is trained again or loaded; beyond the texts of
+    training (:mod:`seen`) the last vector is held, because nothing has taught the dynamics what
+    comes after it.
 
     Args:
         dim: width d of the vectors.
@@ -45,6 +46,7 @@ class Trajectories(nn.Module):
             are stored divided by it, which with Adam and its kin has just that effect; weight decay
             is that of the other parameters.
         hold: whether the last vector of training is held beyond it.
+        groups: for each trajectory the number of what it runs along (default: all along one text).
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Trajectories(nn.Module):
         update_interval: int = 1,
         lr_scale: float = 1.0,
         hold: bool = True,
+        groups: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         ode = kind == "ode"
@@ -70,7 +73,7 @@ class Trajectories(nn.Module):
         )
         self.register_buffer("lr_scale", torch.tensor(float(lr_scale)))
         self.register_buffer("from_start", torch.tensor(from_start))
-        self.register_buffer("longest", torch.tensor(0))  # tokens, in training; 0: unknown
+        self.seen = SeenLengths(groups or [0] * states)
         with torch.no_grad():
             for parameter in self.dynamics.parameters():
                 parameter.mul_(init_scale / lr_scale)
@@ -87,7 +90,6 @@ class Trajectories(nn.Module):
         """The vectors of positions 0, 1, ...: float32 [at least length, N, d]."""
         if not self.training:
             return self.evaluated(length)
-        self.longest.clamp_(min=length)
         # All batches of an update learn the dynamics, or none does.
         if self.num_updates % self.refresh and self.kept is not None:
             return self.between_refreshes(length)
@@ -112,13 +114,14 @@ class Trajectories(nn.Module):
             stored = 0 if self.stored is None else self.stored.size(0)
             more = max(LEAST_SOLVED, 2 ** math.ceil(math.log2(length)))
             wanted = stored if stored >= length else more
-            self.solved = self.held(self.moving(self.last_moving(wanted)), wanted)
+            self.solved = self.held(self.moving(max(self.ends(wanted))), wanted)
         return self.solved
 
-    def last_moving(self, length: int) -> int:
-        """How many of so many positions have a vector of their own."""
-        end = int(self.longest) if self.hold else 0
-        return min(length, end) if end else length
+    def ends(self, length: int) -> list[int]:
+        """How many of so many positions have a vector of their own, for each trajectory."""
+        if not self.hold:
+            return [length] * self.initial.size(0)
+        return [min(length, end or length) for end in self.seen.ends()]
 
     @torch.no_grad()
     def moving(self, length: int) -> Tensor:
@@ -132,10 +135,12 @@ class Trajectories(nn.Module):
         more = self.solve(length)[-missing - 1 :]  # of parameters that may have been rounded
         return torch.cat([stored, more[1:] + (stored[-1] - more[0])])
 
-    @staticmethod
-    def held(vectors: Tensor, length: int) -> Tensor:
-        """The last vector goes on up to ``length``."""
-        return torch.cat([vectors, vectors[-1:].expand(length - len(vectors), -1, -1)])
+    def held(self, vectors: Tensor, length: int) -> Tensor:
+        """The last vector of each trajectory goes on up to ``length``."""
+        ends = torch.tensor(self.ends(length), device=vectors.device)
+        positions = torch.arange(length, device=vectors.device)
+        index = torch.minimum(positions[:, None], ends - 1)
+        return vectors[index, torch.arange(len(ends), device=vectors.device)]
 
     def solve(self, length: int) -> Tensor:
         """Solve from the initial vectors on: at least float32, [length, N, d]."""

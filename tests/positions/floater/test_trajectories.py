@@ -1,10 +1,12 @@
 """FLOATER's tricks of section 4.4: what is kept, when it is used, and what learns how fast."""
 
 import copy
+import math
 
 import pytest
 import torch
 
+from cape_fairseq.positions.floater.seen import SHARE, SeenLengths
 from cape_fairseq.positions.floater.trajectories import Trajectories
 
 
@@ -32,13 +34,14 @@ def test_evaluation_solves_once_and_extends_on_demand(monkeypatch):
     assert not short.requires_grad
 
 
+def saw(module: Trajectories, *lengths: int) -> Trajectories:
+    """After a training on texts of these lengths."""
+    module.seen.add(0, torch.tensor(lengths))
+    return module.eval()
+
+
 def test_the_last_vector_of_training_is_held_beyond_it():
-    module, free = trajectories(), trajectories(hold=False)
-    for one in (module, free):
-        one.train()(7)
-        one(5)
-        assert int(one.longest) == 7
-        one.eval()
+    module, free = saw(trajectories(), 7, 5), saw(trajectories(hold=False), 7, 5)
     exact = module.solve(20)
     for length in (3, 7, 20, 600):
         found = module(length)
@@ -50,11 +53,33 @@ def test_the_last_vector_of_training_is_held_beyond_it():
     assert torch.equal(other(40)[:40], module(40)[:40])
 
 
+def test_what_one_text_in_a_thousand_reaches_is_not_trusted():
+    lengths = torch.cat([torch.full((4995,), 10), torch.full((4,), 15), torch.full((1,), 9000)])
+    for share, expected in ((0.999, 10), (0.9995, 15)):
+        seen = SeenLengths([0, 1, 0])
+        for part in lengths[torch.randperm(len(lengths))].split(100):
+            seen.add(0, part)
+        ordered = lengths.sort()[0]
+        assert int(ordered[math.ceil(share * len(ordered)) - 1]) == expected
+        if share == SHARE:
+            assert seen.ends() == [expected, 0, expected]
+
+
+def test_each_trajectory_is_held_where_its_own_texts_end():
+    module = Trajectories(8, 3, init_scale=1.0, initial_scale=1.0, groups=[0, 1, 0])
+    module.seen.add(0, torch.tensor([7]))
+    module.seen.add(1, torch.tensor([12]))
+    found, exact = module.eval()(20), module.solve(20)
+    for trajectory, end in enumerate((7, 12, 7)):
+        expected = exact[:, trajectory].clone()
+        expected[end:] = expected[end - 1]
+        assert torch.equal(found[:20, trajectory], expected)
+
+
 def test_what_is_stored_is_held_or_goes_on():
     for hold in (True, False):
-        module = trajectories(hold=hold).train()
-        module(9)
-        module.eval().stored = module.solve(9)
+        module = saw(trajectories(hold=hold), 9)
+        module.stored = module.solve(9)
         expected = module.solve(30)
         if hold:
             expected[9:] = expected[8]
@@ -63,9 +88,8 @@ def test_what_is_stored_is_held_or_goes_on():
 
 
 def test_a_stored_begin_is_solved_on_to_the_end_of_training():
-    module = trajectories().train()
-    module(20)
-    module.eval().stored = module.solve(9)
+    module = saw(trajectories(), 20)
+    module.stored = module.solve(9)
     expected = module.solve(20)
     assert (module(30)[:20] - expected).abs().max() < 1e-6
     assert all(torch.equal(vector, module(30)[19]) for vector in module(30)[20:])
