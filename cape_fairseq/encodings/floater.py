@@ -47,6 +47,9 @@ class FloaterOptions:
         "tanh",
         "FLOATER: between the two maps of h; the paper names none, its authors' code has relu",
     )
+    floater_slope: choice("free", "bounded") = option(
+        "free", "FLOATER: h as published, or kept between -1 and 1 by one more tanh"
+    )
     floater_beyond: choice("hold", "continue") = option(
         "hold",
         "FLOATER: beyond the texts of training, hold the last vector, or go on as published",
@@ -139,6 +142,7 @@ def trajectory_options(args: Any) -> dict[str, Any]:
         "kind": args.floater_dynamics,
         "init_scale": args.floater_init_scale,
         "nonlinearity": args.floater_nonlinearity,
+        "bounded": args.floater_slope == "bounded",
         # Recurrences leave any initial vector at once, so biases that begin at zero begin there.
         "initial_scale": 0.0 if bias and args.floater_dynamics != "ode" else 1.0,
         "from_start": bias and args.floater_dynamics == "ode",

@@ -49,15 +49,16 @@ class Dynamics(nn.Module):
     the authors' released code has ReLU.
     """
 
-    def __init__(self, dim: int, nonlinearity: str = "tanh") -> None:
+    def __init__(self, dim: int, nonlinearity: str = "tanh", bounded: bool = False) -> None:
         super().__init__()
         self.between = NONLINEARITIES[nonlinearity]
+        self.bounded = bounded
         self.maps = nn.ModuleList(Map(dim, 1) for _ in range(2))
         forget_time(self.maps[-1])
 
     def follow(self, initial: Tensor, length: int, scale: Tensor, solver: Solver) -> Tensor:
         """Positions 0, 1, ... of the trajectories from ``initial`` [N, d] on: [length, N, d]."""
-        h = Network(*bind(self.maps, scale, initial.dtype), self.between)
+        h = Network(*bind(self.maps, scale, initial.dtype), self.between, self.bounded)
         return solver.solve(h, initial, length)
 
 

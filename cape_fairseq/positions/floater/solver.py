@@ -31,16 +31,22 @@ def affine(parameters: BoundMap, p: Tensor, time: Tensor) -> Tensor:
 
 class Network(NamedTuple):
     """h of bound parameters: two maps with the time as their second input, and a non-linearity
-    between them."""
+    between them.
+
+    ``bounded`` keeps every entry of h between -1 and 1, by one more tanh, so that vectors cannot
+    run away where time goes on.
+    """
 
     inner: BoundMap
     outer: BoundMap
     between: Callable[[Tensor], Tensor] = torch.tanh
+    bounded: bool = False
 
     def __call__(self, t: Tensor, p: Tensor) -> Tensor:
         """t: a scalar, p: [N, d] -> [N, d]; or many at once, [G, 1, 1] and [G, N, d]."""
         time = t.reshape(1) if t.dim() == 0 else t
-        return affine(self.outer, self.between(affine(self.inner, p, time)), time)
+        slope = affine(self.outer, self.between(affine(self.inner, p, time)), time)
+        return torch.tanh(slope) if self.bounded else slope
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class Trajectories(nn.Module):
         states: number N of trajectories.
         kind: ``ode``, or one of :class:`Recurrence`.
         nonlinearity: of the ``ode``.
+        bounded: whether its slope is.
         init_scale: size of the initial weights of the dynamics; with small ones positions hardly
             move.
         initial_scale: size of the initial vectors, which are drawn.
@@ -64,10 +65,11 @@ class Trajectories(nn.Module):
         lr_scale: float = 1.0,
         hold: bool = True,
         groups: Sequence[int] | None = None,
+        bounded: bool = False,
     ) -> None:
         super().__init__()
         ode = kind == "ode"
-        self.dynamics = Dynamics(dim, nonlinearity) if ode else Recurrence(dim, kind)
+        self.dynamics = Dynamics(dim, nonlinearity, bounded) if ode else Recurrence(dim, kind)
         self.initial = nn.Parameter(
             torch.empty(states, dim).normal_(0, 1) * initial_scale * dim**-0.5
         )

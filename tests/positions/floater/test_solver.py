@@ -164,18 +164,20 @@ def test_float32_is_as_exact_as_torchdiffeq():
     assert (single - exact).abs().max() / exact.abs().max() < 2e-5
 
 
+@pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
-def test_h_against_the_authors_formula(nonlinearity):
+def test_h_against_the_authors_formula(nonlinearity, bounded):
     """A slow rewrite: rk4 (3/8 rule) through Linear(d + 1 -> d), f, Linear(d + 1 -> d)."""
     torch.manual_seed(4)
-    dynamics, p = Dynamics(6, nonlinearity).double(), torch.randn(2, 6, dtype=DOUBLE)
+    dynamics, p = Dynamics(6, nonlinearity, bounded).double(), torch.randn(2, 6, dtype=DOUBLE)
     torch.nn.init.normal_(dynamics.maps[-1].time_weight)
     f = {"tanh": torch.tanh, "relu": torch.relu}[nonlinearity]
     first, last = (torch.cat([m.weight, m.time_weight], dim=1) for m in dynamics.maps)
 
     def h(t, p):
         time = torch.full((2, 1), t, dtype=DOUBLE)
-        return torch.cat([f(torch.cat([p, time], 1) @ first.t()), time], 1) @ last.t()
+        slope = torch.cat([f(torch.cat([p, time], 1) @ first.t()), time], 1) @ last.t()
+        return slope.tanh() if bounded else slope
 
     expected, step = [p], 0.02
     for i in range(9 * 5):
