@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cape_fairseq.cli.experiments import add_machine, numbers, start
 from cape_fairseq.cli.tool import Found, Tool, named_files, positive
+from cape_fairseq.errors import UserError
 
 
 def add_out(parser: ArgumentParser, default: str = "") -> None:
@@ -57,9 +58,10 @@ def add_train(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--long", type=positive, default=0, metavar="N", help="also train on stacks of N tokens"
     )
-    parser.add_argument(
-        "--long-from-epoch", type=positive, default=3, metavar="N", help="with --long (3)"
-    )
+    begin = "with --long (3; 1 with --parent)"
+    parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)
+    parent = "go on from the best checkpoint of another run in OUT, at half the peak learning rate"
+    parser.add_argument("--parent", default="", metavar="NAME", help=parent)
     parser.add_argument("--seed", type=positive, default=1, help="(1)")
     parser.add_argument("--name", default="", help="of the run: OUT/NAME/results.json (ARCH)")
     parser.add_argument("--gpus", type=positive, default=0, help="(one, if there is any)")
@@ -74,10 +76,22 @@ def train(args: Namespace) -> Found:
     plan, gpus = Plan(), args.gpus or int(has_gpu())
     wanted = recipe.Training(
         *(args.data, args.arch, args.src, args.tgt, args.train, args.valid, args.test, args.bpe),
-        *(args.max_update, args.select, args.long, args.long_from_epoch, args.seed, args.name),
-        tuple(args.passed_on),
+        *(args.max_update, args.select, args.long, args.long_from_epoch, args.parent),
+        *(args.seed, args.name, tuple(args.passed_on)),
     )
+    check_parent(args.out, wanted.parent, wanted.name or wanted.arch)
     return start(args, plan, recipe.jobs(plan, wanted, gpus), gpus)
+
+
+def check_parent(out: Path, parent: str, run: str) -> None:
+    """
+    Raises:
+        UserError: a run cannot start from that one.
+    """
+    if parent and parent == run:
+        raise UserError(f"--parent {parent} is this run itself; give it another --name")
+    if parent and not (out / parent / "checkpoints" / "trained.json").exists():
+        raise UserError(f"{out} has no trained run {parent}; train it first, with the same --out")
 
 
 def number(text: str) -> float:

@@ -95,6 +95,26 @@ def test_bad_options_are_one_sentence(tmp_path, options, status, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_goes_on_from_another(tmp_path):
+    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    words = [str(word) for word in command_line(tmp_path)[2:]]
+    for parent, message in (
+        ("sinpos", "has no trained run sinpos; train it first, with the same --out"),
+        ("cape_transformer_tiny", "--parent cape_transformer_tiny is this run itself"),
+    ):
+        refused = cape("train", *words, "--parent", parent, "--dry-run", check=False)
+        assert refused.returncode == 1
+        assert message in refused.stderr
+    ready = tmp_path / "out" / "sinpos" / "checkpoints" / "trained.json"
+    ready.parent.mkdir(parents=True)
+    ready.touch()
+    printed = cape("train", *words, "--parent", "sinpos", "--long", 50, "--dry-run").stdout
+    (line,) = (line for line in printed.splitlines() if " train-run " in line)
+    assert "--parent sinpos/checkpoints/checkpoint_best.pt" in line
+    assert "--stack-from-epoch 1" in line
+    assert line.rindex("--lr 2e-3") > line.rindex("--lr 4e-3")
+
+
 SMALL = ("--bpe", "60", "--seed", "3")
 TINY = (
     *("--", "--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "32"),

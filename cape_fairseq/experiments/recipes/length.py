@@ -17,6 +17,7 @@ from cape_fairseq.experiments.recipes.settings import (
     QUICK_STACK,
     QUICK_UPDATES,
     TINY,
+    TUNING,
     mixed,
     splits,
     stacks,
@@ -24,7 +25,6 @@ from cape_fairseq.experiments.recipes.settings import (
 from cape_fairseq.experiments.steps import Model, Text
 
 SEEDS = (1, 10000001, 20000001)
-TUNING = ("--lr", "2e-3", "--warmup-updates", "100")  # half the peak of the first training
 
 
 @dataclass(frozen=True)

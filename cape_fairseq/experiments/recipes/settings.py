@@ -19,6 +19,8 @@ TINY = (
 QUICK = (*TINY, "--max-tokens", "2048", "--warmup-updates", "200")
 QUICK_UPDATES = 900
 QUICK_STACK = 100  # tokens: the longest sentences of test_long
+# Of a training that goes on from another one: half the peak of the first.
+TUNING = ("--lr", "2e-3", "--warmup-updates", "100")
 # CAPE where word order is similar: real positions and a begin-of-sentence token on the source are
 # the papers', and slow learning on little text (docs/length.md).
 PLAIN_SOURCE = ("--source-scale", "1", "--source-bos", "off")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.recipes.settings import TINY, mixed, splits
+from cape_fairseq.experiments.recipes.settings import TINY, TUNING, mixed, splits
+from cape_fairseq.experiments.steps import Model
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Training:
     max_update: int = 2200
     select: str = "loss"
     long: int = 0
-    long_from_epoch: int = 3
+    long_from_epoch: int = 0
+    parent: str = ""
     seed: int = 1
     name: str = ""
     more: tuple[str, ...] = ()
@@ -43,11 +45,18 @@ class Training:
 
     def options(self) -> tuple[str, ...]:
         """Of fairseq-train."""
-        long = mixed(self.long, self.long_from_epoch) if self.long else ()
+        # A model that has learned short text may begin with long text.
+        begin = self.long_from_epoch or (1 if self.parent else 3)
+        long = mixed(self.long, begin) if self.long else ()
         return command(
             *("--arch", self.arch, TINY, "--max-update", self.max_update, "--seed", self.seed),
-            *(self.selection(), long, self.more),
+            *(TUNING if self.parent else (), self.selection(), long, self.more),
         )
+
+    def started_from(self) -> Model | None:
+        """The model of another run in the same folder."""
+        ready = f"{self.parent}/checkpoints/trained.json"
+        return Model(self.parent, "best", ready) if self.parent else None
 
 
 def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
@@ -60,7 +69,7 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     prefixes, settings = splits(wanted.data, names, wanted.source, wanted.target)
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
     run = wanted.name or wanted.arch
-    model = steps.train(plan, run, text, wanted.options(), gpus=gpus)
+    model = steps.train(plan, run, text, wanted.options(), wanted.started_from(), gpus=gpus)
     output = steps.translate(plan, model, text, "test", wanted.test)
     known = replace(text, references={wanted.test: text.references["test"]})
     result = steps.score(plan, model, known, [wanted.test], [output])
