@@ -80,7 +80,10 @@ def run(args: Namespace) -> Found:
         )
         named = ((next(iter(outputs)), pair) for pair in made)
     counts = derived.write_pairs(outputs, named)
-    return Found([Rows(["written", "pairs"], [[name, f"{n:,}"] for name, n in counts.items()])])
+    empty = [name for name, count in counts.items() if not count]
+    notes = [f"{name} is empty: no pair is so long; give other --edges" for name in empty]
+    lines = [[name, f"{count:,}"] for name, count in counts.items()]
+    return Found([Rows(["written", "pairs"], lines, notes)])
 
 
 def keep_short(args: Namespace, read, segment):

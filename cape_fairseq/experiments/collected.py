@@ -74,7 +74,7 @@ def rows(out: Path, experiment: Experiment) -> Rows:
 
 def cost_rows(out: Path, experiment: Experiment) -> Rows:
     """Cost beside the first row's: SHAPE's speed column and Table 6, FLOATER's parameters."""
-    lines, first = [], None
+    lines, first, plain = [], None, None
     for row in experiment.rows:
         found = [
             read_json(path, "tests") for path in sorted(out.glob(f"{row.name}/*/results.json"))
@@ -85,11 +85,13 @@ def cost_rows(out: Path, experiment: Experiment) -> Rows:
         speed = statistics.median(speeds) if speeds else None
         first = first or speed
         seconds = [run["wall_seconds"] for run in found if run.get("wall_seconds")]
-        parameters = row.published.get("parameters")
+        parameters, own = row.published.get("parameters"), found[0].get("parameters") or 0
+        plain = own if plain is None else plain
         lines.append(
             [
                 row.name,
-                f"{found[0].get('parameters') or 0:,}",
+                f"{own:,}",
+                f"{own - plain:,}",
                 "-" if parameters is None else f"{parameters:,.0f}",
                 f"{speed / first:.2f}" if speed and first else "-",
                 f"{statistics.mean(seconds) / 3600:.2f}" if seconds else "-",
@@ -97,7 +99,8 @@ def cost_rows(out: Path, experiment: Experiment) -> Rows:
                 found[0].get("device") or "-",
             ]
         )
-    head = ["row", "parameters", "of positions, published", "words/s, first row = 1"]
+    head = ["row", "parameters", "more than the first row", "of positions, published"]
+    head += ["words/s, first row = 1"]
     head += ["hours", "GPU-hours, published", "device"]
     return Rows(head, lines, title="Cost of one training")
 

@@ -246,6 +246,7 @@ def test_json_may_come_last(texts):
 def test_presets_of_bins_start_with_training(texts):
     printed = call("short-to-long", "text.en", "text.de.gz", "out", "--edges", "floater")
     assert "train             7" in printed
+    assert "test.140-inf is empty: no pair is so long; give other --edges" in printed
     assert len(lines(texts / "out" / "train.en")) == 7
 
 
