@@ -228,3 +228,17 @@ def test_collected_results_stand_beside_the_papers(tmp_path):
     refused = cape(*command, check=False)
     assert refused.returncode == 1
     assert "has no tokenized_bleu; score the run again with --tokenized" in refused.stderr
+
+
+def test_floater_has_its_additive_form_caching_and_a_plain_model_of_equal_compute():
+    rows = {row.name: row for row in EXPERIMENTS["floater_table2"].rows}
+    options = {name: " ".join(row.options) for name, row in rows.items()}
+    assert "--floater-form additive" in options["floater-additive"]
+    assert not rows["floater-additive"].parent
+    assert "--floater-refresh 400" in options["floater-authors"]
+    longer, floater = rows["sinpos-longer"], rows["floater-all"]
+    assert longer.parent == floater.parent == "sinpos-input"
+    assert longer.options == floater.options[: len(longer.options)]
+    assert all(
+        rows[name].extra for name in ("floater-additive", "floater-authors", "sinpos-longer")
+    )
