@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.checkpoints.reading import options_of
-from cape_fairseq.encodings.floater import stored_trajectories
+from cape_fairseq.encodings.floater_state import stored_trajectories
 from cape_fairseq.errors import UserError
 from cape_fairseq.positions.floater.dynamics import Dynamics
 from cape_fairseq.positions.floater.solver import Solver

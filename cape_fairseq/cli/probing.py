@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, add_output, one_each, positive, write_outputs
@@ -44,7 +44,17 @@ def add_vectors(parser: ArgumentParser) -> None:
     parser.add_argument("--names", nargs="+", help="titles (default: folder and file)")
     parser.add_argument("--positions", type=positive, default=100, help="how many (100)")
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder")
+    which = "FLOATER: of a block, as 2:key_bias or 1:cross_value_bias (its first)"
+    parser.add_argument("--trajectory", type=trajectory, metavar="BLOCK:NAME", help=which)
     add_output(parser, "positions", ".png and .npz")
+
+
+def trajectory(text: str) -> tuple[int, str]:
+    """A block and what it gets of FLOATER."""
+    block, _, name = text.partition(":")
+    if not block.isdigit() or not name:
+        raise ArgumentTypeError(f"{text} is not BLOCK:NAME, as 2:key_bias")
+    return int(block), name
 
 
 def plot_positions(args: Namespace) -> Found:
@@ -56,7 +66,7 @@ def plot_positions(args: Namespace) -> Found:
     from cape_fairseq.evaluation.rows import suffixed
 
     files = dict(zip(names, args.checkpoints, strict=True))
-    result = tool.measure(files, args.positions, args.side)
+    result = tool.measure(files, args.positions, args.side, args.trajectory)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     tool.plot(result, suffixed(args.output, ".png"))
     tool.save(result, suffixed(args.output, ".npz"))

@@ -11,15 +11,21 @@ from torch import Tensor
 
 from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
 from cape_fairseq.encodings import ENCODINGS
+from cape_fairseq.encodings.floater_state import trajectory
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
 
+Chosen = tuple[int, str]  # a block, and what it gets of FLOATER
 
-def position_matrix(checkpoint: dict[str, Any], positions: int, side: str = "encoder") -> Tensor:
+
+def position_matrix(
+    checkpoint: dict[str, Any], positions: int, side: str = "encoder", chosen: Chosen | None = None
+) -> Tensor:
     """The vectors of the first tokens of a stack: float32 [positions, d].
 
     What a row is, its encoding says (``Encoding.vectors``): what is added to the input; for FLOATER
-    the first trajectory; for learned relative positions the vector of a distance, from -k to k.
+    the first trajectory, or the one that is chosen; for learned relative positions the vector of a
+    distance, from -k to k.
 
     Raises:
         UserError: the encoding has no position vectors, or not so many.
@@ -29,6 +35,10 @@ def position_matrix(checkpoint: dict[str, Any], positions: int, side: str = "enc
     vectors = ENCODINGS[encoding].vectors
     if vectors is None:
         raise UserError(f"{encoding} has no position vectors to draw")
+    if chosen and encoding != "floater":
+        raise UserError(f"{encoding} has no trajectories; leave out --trajectory")
+    if chosen:
+        return trajectory(options, checkpoint["model"], side, positions, *chosen)
     return vectors(options, checkpoint["model"], side, positions)
 
 
@@ -46,7 +56,12 @@ def products_by_distance(matrix: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-def measure(files: dict[str, Path], positions: int = 100, side: str = "encoder") -> dict[str, Any]:
+def measure(
+    files: dict[str, Path],
+    positions: int = 100,
+    side: str = "encoder",
+    chosen: Chosen | None = None,
+) -> dict[str, Any]:
     """Vectors and their dot products by distance, as arrays by model.
 
     Raises:
@@ -55,7 +70,7 @@ def measure(files: dict[str, Path], positions: int = 100, side: str = "encoder")
     matrices = {}
     for name, path in files.items():
         try:
-            matrices[name] = position_matrix(read(path), positions, side)
+            matrices[name] = position_matrix(read(path), positions, side, chosen)
         except UserError as error:
             prefix = "" if str(path) in str(error) else f"{path}: "
             raise UserError(f"{prefix}{error}") from None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.encodings.build import own_parameters
-from cape_fairseq.encodings.floater import complete
+from cape_fairseq.encodings.floater_state import complete
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from cape_fairseq.checkpoints.trajectories import (
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.position_vectors import position_matrix, products_by_distance
 from cape_fairseq.positions.floater.solver import Solver
-from tests.support import TINY, ToyTask, batch, build, cape
+from cape_fairseq.positions.stack import Source
+from tests.support import PAD, TINY, ToyTask, batch, build, cape
 
 
 def checkpoint(arch: str, **options) -> dict:
@@ -72,6 +73,28 @@ def test_floater_and_relative_vectors():
     assert position_matrix(relative, 50).shape == (19, 32)
     with pytest.raises(UserError, match="rope has no position vectors"):
         position_matrix(checkpoint("rope_transformer_tiny"), 50)
+
+
+@pytest.mark.parametrize("two", ["one", "two"])
+def test_any_trajectory_of_floater(two):
+    """What a block gets, as the model itself has it."""
+    settings = {"floater_init_scale": 2.0, "floater_decoder_dynamics": two}
+    found = checkpoint("floater_transformer_tiny", **settings)
+    model = build("floater_transformer_tiny", **settings)
+    source, target = batch([12], True), batch([9], True, end=False)
+    begun = model.decoder.positions.begin(target, source=Source(source.eq(PAD)), causal=True)
+    for block, name in ((1, "query_bias"), (3, "value_bias"), (2, "cross_value_bias")):
+        length = 12 if name.startswith("cross_v") else 9
+        drawn = position_matrix(found, length, "decoder", (block, name))
+        assert torch.allclose(drawn, begun.attention(block)[name][:, 0], atol=1e-6)
+    for chosen, message in (
+        ((4, "query_bias"), "trajectories in blocks 1 to 3, and not in 4"),
+        ((1, "input"), "has no trajectory input; it has query_bias, key_bias"),
+    ):
+        with pytest.raises(UserError, match=message):
+            position_matrix(found, 5, "decoder", chosen)
+    with pytest.raises(UserError, match="sinpos has no trajectories; leave out --trajectory"):
+        position_matrix(checkpoint("sinpos_transformer_tiny"), 5, "encoder", (1, "query_bias"))
 
 
 def test_products_by_distance():
@@ -151,6 +174,11 @@ def test_plot_positions(tmp_path):
     data = np.load(tmp_path / "out" / "figure.npz")
     assert np.abs(data["matrix_0"] - TABLE[2:22].numpy()).max() < 1e-5
     assert data["products_1"].shape == (2, 20)
+    options = ("--output", tmp_path / "two", "--positions", 20, "--trajectory")
+    cape("plot-positions", both[1], *options, "2:key_bias")
+    chosen = np.load(tmp_path / "two.npz")["matrix_0"]
+    assert np.abs(chosen - data["matrix_1"]).max() > 0
+    assert cape("plot-positions", both[1], *options, "key_bias", check=False).returncode == 2
     refused = cape("plot-positions", tmp_path / "none.pt", check=False)
     assert refused.returncode == 1
     assert "there is no checkpoint" in refused.stderr
