@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,15 +32,12 @@ def replacing(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder that becomes ``path`` if all goes well, and is removed otherwise.
 
-    A process that was killed leaves it; the next one begins it anew.
-
     Raises:
         UserError: there is something already.
     """
     if path.exists():
         raise UserError(f"{path} is there already; choose a new folder, or remove it")
-    temporary = path.with_name(f".{path.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
     try:
         yield temporary

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which encoding for which text: every row trained alike, tested on sentences and stacks.
+# Which encoding for which text: rows of one table, tested on sentences and stacks.
 #
 #   bash recipes/length.sh [--data DIR --src LANG --tgt LANG] [--rows "A B ..."] [--out DIR] [...]
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

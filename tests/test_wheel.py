@@ -12,17 +12,9 @@ from tests.support import ROOT, train_arguments
 
 
 def files(folder):
-    """What a clean checkout has of the package."""
-    found = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "cape_fairseq"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if found.returncode:
-        pytest.skip("no git checkout")
-    return {name for name in found.stdout.splitlines() if (folder / name).exists()}
+    """What the package has, without what Python writes beside it."""
+    found = [path for path in (folder / "cape_fairseq").rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)) for path in found if path.parent.name != "__pycache__"}
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from cape_fairseq.checkpoints.reading import options_of, read, updates_of
 from cape_fairseq.encodings.common import OPTIONS
+from cape_fairseq.encodings.floater_state import PASSING
 from cape_fairseq.errors import UserError
 
 # What makes a model beside the shapes of its parameters and how positions are encoded.
@@ -66,9 +67,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         # Vectors that were solved for one checkpoint, or with which its interval began, are not
         # those of the mean.
         state = {
-            name: value
-            for name, value in checkpoint["model"].items()
-            if not re.search(r"\.flow\.(stored$|kept\.)", name)
+            name: value for name, value in checkpoint["model"].items() if not PASSING.search(name)
         }
         if sums and {n: x.shape for n, x in state.items()} != {n: x.shape for n, x in sums.items()}:
             raise UserError(f"{path} has other parameters than {paths[0]}; {ONE_RUN}")

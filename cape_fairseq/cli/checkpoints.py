@@ -56,7 +56,7 @@ def fold_admin(args: Namespace) -> Found:
 def add_solve(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output", type=Path, help="it may be the same file")
-    positions = "tokens (1024), or those of the longest training text, whose last vector is held"
+    positions = "tokens (1024), or as many as training texts have (999 of 1,000 of them)"
     parser.add_argument("--positions", type=positive, default=1024, help=positions)
 
 

@@ -60,7 +60,7 @@ def add_train(parser: ArgumentParser) -> None:
     )
     begin = "with --long (3; 1 with --parent)"
     parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)
-    parent = "go on from the best checkpoint of another run in OUT, at half the peak learning rate"
+    parent = "go on from the best checkpoint of another run in OUT, at a peak learning rate of 2e-3"
     parser.add_argument("--parent", default="", metavar="NAME", help=parent)
     parser.add_argument("--seed", type=positive, default=1, help="(1)")
     parser.add_argument("--name", default="", help="of the run: OUT/NAME/results.json (ARCH)")
@@ -79,7 +79,8 @@ def train(args: Namespace) -> Found:
         *(args.max_update, args.select, args.long, args.long_from_epoch, args.parent),
         *(args.seed, args.name, tuple(args.passed_on)),
     )
-    check_parent(args.out, wanted.parent, wanted.name or wanted.arch)
+    if not args.dry_run:
+        check_parent(args.out, wanted.parent, wanted.name or wanted.arch)
     return start(args, plan, recipe.jobs(plan, wanted, gpus), gpus)
 
 

@@ -42,9 +42,12 @@ def check(args: Any) -> None:
     learning = args.floater_freeze != "transformer" or args.floater_refresh == 1
     why = "1 with --floater-freeze transformer, or most updates would have nothing to learn"
     require(learning, "floater_refresh", args.floater_refresh, why)
-    two, why = args.floater_decoder_dynamics, "one with --floater-form additive, which has no other"
-    fits = two == "one" or args.floater_form == "bias"
-    require(fits, "floater_decoder_dynamics", two, why)
+    two, why = args.floater_decoder_dynamics, "one where biases of a cross-attention are missing"
+    crossed = args.floater_form == "bias" and not getattr(args, "no_cross_attention", False)
+    require(two == "one" or crossed, "floater_decoder_dynamics", two, why)
+    slope, why = args.floater_slope, "free with --floater-dynamics other than ode"
+    fits = slope == "free" or args.floater_dynamics == "ode"
+    require(fits, "floater_slope", slope, why)
 
 
 def check_parent(args: Any) -> None:

@@ -1,5 +1,6 @@
 """FLOATER's trajectories in the parameters of a checkpoint."""
 
+import re
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,9 @@ from cape_fairseq.encodings.floater_options import (
 from cape_fairseq.errors import UserError
 from cape_fairseq.positions.floater.stack import CROSS_SOURCE
 from cape_fairseq.positions.floater.trajectories import Trajectories
+
+# In some checkpoints of a model: solved vectors, and what an interval of refreshing began with.
+PASSING = re.compile(r"\.flow\.(source\.)?(stored$|kept\.)")
 
 
 def keep_trajectories(args: Any, state: dict[str, Tensor], side: str, numbers: list[int]) -> None:

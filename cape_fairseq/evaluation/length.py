@@ -30,6 +30,7 @@ from cape_fairseq.evaluation.training_log import read
 SPLIT = "split, translate, join"  # the row of users who cut their text into sentences
 BASELINE = "sinpos"
 FAR = (100, 300)  # target positions beyond most training lengths
+OF_STACKS = ("stack_loss", "far_loss", "ratio")  # as a model translates them whole
 RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "signature")
 COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
@@ -111,7 +112,7 @@ def measure(out: Path) -> dict[str, Any]:
         raise UserError(f"{out} has no ROW/SEED/length.json; run recipes/length.sh")
     if BASELINE in found:
         found[SPLIT] = {
-            seed: {**run, "stack_bleu": run["split_bleu"], "stack_loss": None, "far_loss": None}
+            seed: {**run, "stack_bleu": run["split_bleu"], **dict.fromkeys(OF_STACKS)}
             for seed, run in found[BASELINE].items()
         }
     return {"runs": found}

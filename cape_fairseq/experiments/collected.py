@@ -85,13 +85,13 @@ def cost_rows(out: Path, experiment: Experiment) -> Rows:
         speed = statistics.median(speeds) if speeds else None
         first = first or speed
         seconds = [run["wall_seconds"] for run in found if run.get("wall_seconds")]
-        parameters, own = row.published.get("parameters"), found[0].get("parameters") or 0
-        plain = own if plain is None else plain
+        parameters, own = row.published.get("parameters"), found[0].get("parameters")
+        plain = own if row is experiment.rows[0] else plain
         lines.append(
             [
                 row.name,
-                f"{own:,}",
-                f"{own - plain:,}",
+                f"{own:,}" if own else "-",
+                f"{own - plain:,}" if own and plain else "-",
                 "-" if parameters is None else f"{parameters:,.0f}",
                 f"{speed / first:.2f}" if speed and first else "-",
                 f"{statistics.mean(seconds) / 3600:.2f}" if seconds else "-",

@@ -15,7 +15,7 @@ from cape_fairseq.modules.layer_drop import take_part
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.precision import mixed
 from cape_fairseq.positions import Draw
-from cape_fairseq.positions.stack import BatchPositions, Source
+from cape_fairseq.positions.batch import BatchPositions, Source
 
 
 class PositionalDecoder(TransformerDecoderBase):
@@ -128,7 +128,7 @@ class PositionalDecoder(TransformerDecoderBase):
             ran.append(layer)
             inner_states.append(x)
             weights = layer_weights if index == wanted else weights
-        x = take_part(x, self.layers, ran, states)
+        x = take_part(x, self, ran, states)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         x = x.transpose(0, 1)

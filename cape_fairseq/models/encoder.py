@@ -14,7 +14,8 @@ from cape_fairseq.modules.layer_drop import take_part
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.precision import mixed
 from cape_fairseq.positions import Draw
-from cape_fairseq.positions.stack import UNLIMITED, BatchPositions
+from cape_fairseq.positions.batch import BatchPositions
+from cape_fairseq.positions.stack import UNLIMITED
 
 ROWS = "source_rows"  # which of the first rows its rows are
 COPIES = "source_copies"  # how many rows each sentence has, one after another
@@ -113,7 +114,7 @@ class PositionalEncoder(TransformerEncoderBase):
             ran.append(layer)
             if return_all_hiddens:
                 states.append(x)
-        x = take_part(x, self.layers, ran)
+        x = take_part(x, self, ran)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         mask = batch.padding.mask
@@ -125,7 +126,7 @@ class PositionalEncoder(TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            ROWS: [],
+            ROWS: [torch.arange(len(mask), device=mask.device)],
             COPIES: [],
             REFERENCE: [] if batch.reference is None else [batch.reference],  # B x 1
         }
@@ -138,8 +139,7 @@ class PositionalEncoder(TransformerEncoderBase):
         It asks at every step, and nearly always for rows that are copies of the ones they replace;
         then nothing is copied.
         """
-        before = encoder_out.get(ROWS) or [torch.arange(encoder_out["encoder_out"][0].size(1))]
-        rows = before[0].to(new_order.device)
+        (rows,) = encoder_out[ROWS]
         wanted = rows.index_select(0, new_order)
         if torch.equal(wanted, rows):
             return encoder_out

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.encodings.build import own_parameters
-from cape_fairseq.encodings.floater_state import complete
+from cape_fairseq.encodings.floater_state import PASSING, complete
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,6 @@ logger = logging.getLogger(__name__)
 SINUSOIDS = r"embed_positions\.(weights|_float_tensor)"
 OWN = re.compile(rf"(encoder|decoder)\.({own_parameters()}|{SINUSOIDS})")
 TABLE = re.compile(r"encoder\.(embed_positions|block_positions\.\d+)\.weight")
-PASSING = re.compile(r"\.flow\.(source\.)?(stored$|kept\.)")  # in some checkpoints of a model
 FORM = ".flow.names_a_block"
 SINUSOIDAL_KEYS = ("weights", "_float_tensor")
 

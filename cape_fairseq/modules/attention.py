@@ -20,7 +20,7 @@ class Attention(MultiheadAttention):
     """Self- or cross-attention of every encoding, in training, evaluation and step-by-step
     decoding.
 
-    Parameters, their names and initialization, and the reordering of beams are those of
+    Parameters, their names and initialization are those of
     ``fairseq.modules.MultiheadAttention``; the computation is PyTorch's fused kernel wherever
     neither the weights themselves are asked for nor learned relative positions are part of it.
 
@@ -86,9 +86,8 @@ class Attention(MultiheadAttention):
         if mask is not None and mask.is_floating_point():
             mask = mask.type_as(q)
         causal = causal and mask is None and incremental_state is None
-        copies = batch // k.size(0)  # hypotheses of a sentence look at one copy of its keys
-        if copies > 1:
-            q = q.unflatten(0, (-1, copies)).transpose(1, 2).flatten(2, 3)
+        copies = times(batch, k.size(0))  # hypotheses of a sentence look at one copy of its keys
+        q = fold(q, copies)
         active = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if active else 0.0
         weights, tables = None, (self.relative_keys, self.relative_values)
@@ -102,10 +101,9 @@ class Attention(MultiheadAttention):
                 q, k, v = (exact(part) for part in (q, k, v))
                 mask = mask if mask is None or mask.dtype == torch.bool else mask.type_as(q)
                 x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
-        if copies > 1:
-            x = x.unflatten(2, (copies, length)).transpose(1, 2).flatten(0, 1)
-            if weights is not None:
-                weights = weights.unflatten(2, (copies, length)).flatten(1, 2)
+        x = unfold(x, copies)
+        if weights is not None:
+            weights = unfold(weights.transpose(0, 1), copies).transpose(0, 1)
         x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
         return self.out_proj(x), weights if need_weights else None
 
@@ -116,7 +114,11 @@ class Attention(MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> IncrementalState:
-        """fairseq's, where the keys of a cross-attention may be one copy for several rows."""
+        """fairseq's, where the keys of a cross-attention may be one copy for several rows.
+
+        As in a beam search, every sentence has equally many rows, one after another, and keeps them
+        or ends.
+        """
         saved = self._get_input_buffer(incremental_state)
         if not saved or not self.encoder_decoder_attention:
             return super().reorder_incremental_state(incremental_state, new_order)
@@ -155,10 +157,25 @@ class Attention(MultiheadAttention):
             v = torch.cat([saved["prev_value"], v], dim=2)
         elif state is not None and self.encoder_decoder_attention:
             k, v = k.contiguous(), v.contiguous()  # read at every step to come
-            saved = {"copies": torch.tensor(batch // k.size(0))}
+            saved = {"copies": torch.tensor(times(batch, k.size(0)))}
         if state is not None:
             self._set_input_buffer(state, {**saved, "prev_key": k, "prev_value": v})
         return k, v
+
+
+def fold(x: Tensor, copies: int) -> Tensor:
+    """Rows for one sentence one after another in it: [B, H, T, D] -> [B / n, H, n T, D]."""
+    return x if copies == 1 else x.unflatten(0, (-1, copies)).transpose(1, 2).flatten(2, 3)
+
+
+def unfold(x: Tensor, copies: int) -> Tensor:
+    """The reverse of :func:`fold`."""
+    return x if copies == 1 else x.unflatten(2, (copies, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def times(rows: int, each: int) -> int:
+    """How many rows there are for each; one in an empty batch."""
+    return rows // each if each else 1
 
 
 def add(x: Tensor, bias: Tensor | None) -> Tensor:

@@ -203,9 +203,11 @@ def export(
         settings = trained.exported_settings(positions if limited else 0)
         for kind in dict.fromkeys((None, quantization)):
             Conversion(trained, positions).convert(str(folder), quantization=kind, force=True)
-            engine = CTranslate2Engine(folder, settings.max_positions)
+            engine = CTranslate2Engine(folder, settings.max_positions, cpu=True)
             found[kind or "float32"] = trained.difference(engine, positions)
             if kind is None:
-                refuse_different(path, found["float32"], tolerance or TOLERANCE)
+                refuse_different(
+                    path, found["float32"], TOLERANCE if tolerance is None else tolerance
+                )
         settings.write(folder, trained.codes)
     return found

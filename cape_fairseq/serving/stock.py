@@ -67,7 +67,7 @@ class Trained:
     def difference(self, other: Any, positions: int) -> Difference:
         """From an exported model, up to the end of its table."""
         pair = self.settings.source, self.settings.target
-        own = FairseqEngine([self.state], self.data, pair, longest=positions)
+        own = FairseqEngine([self.state], self.data, pair, longest=positions, cpu=True)
         return compare(own, other, self.words, positions - 1)
 
     @property
@@ -163,9 +163,10 @@ def export(
         settings = trained.exported_settings(positions)
         checkpoint = stock_checkpoint(trained, settings, half)
         pair = settings.source, settings.target
-        engine = FairseqEngine([checkpoint], trained.data, pair, settings.source_bos)
+        engine = FairseqEngine([checkpoint], trained.data, pair, settings.source_bos, cpu=True)
         found = trained.difference(engine, positions)
-        refuse_different(path, found, tolerance or (HALF_TOLERANCE if half else TOLERANCE))
+        usual = HALF_TOLERANCE if half else TOLERANCE
+        refuse_different(path, found, usual if tolerance is None else tolerance)
         for name in {f"dict.{language}.txt" for language in pair}:
             copy(trained.data / name, temporary / name)
         settings.write(temporary, trained.codes)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.positions.stack import Source
+from cape_fairseq.positions.batch import Source
 
 ON_LENGTH = (
     "positions of this model depend on the length of the text (a mean taken off, a range pressed "

@@ -61,9 +61,10 @@ def test_ends_of_epochs_between_the_wanted_updates_do_not_count(tmp_path):
         last_checkpoints(tmp_path, 6, every=100)
 
 
-def test_solved_vectors_are_not_averaged(tmp_path):
-    write(tmp_path / "checkpoint_1_5.pt", 1.0, **{"encoder.flow.stored": torch.ones(2)})
-    assert "encoder.flow.stored" not in average(last_checkpoints(tmp_path, 1))["model"]
+@pytest.mark.parametrize("name", ["stored", "kept.initial", "source.stored", "source.kept.initial"])
+def test_solved_vectors_are_not_averaged(name, tmp_path):
+    write(tmp_path / "checkpoint_1_5.pt", 1.0, **{f"decoder.flow.{name}": torch.ones(2)})
+    assert f"decoder.flow.{name}" not in average(last_checkpoints(tmp_path, 1))["model"]
 
 
 def test_options_that_an_older_version_lacked_do_not_matter(tmp_path):

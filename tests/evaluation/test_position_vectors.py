@@ -16,8 +16,8 @@ from cape_fairseq.checkpoints.trajectories import (
 )
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.position_vectors import position_matrix, products_by_distance
+from cape_fairseq.positions.batch import Source
 from cape_fairseq.positions.floater.solver import Solver
-from cape_fairseq.positions.stack import Source
 from tests.support import PAD, TINY, ToyTask, batch, build, cape
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from cape_fairseq.positions.stack import Source as StackSource
+from cape_fairseq.positions.batch import Source as StackSource
 from tests.forked import two_processes
 from tests.support import batch, build
 
@@ -206,6 +206,15 @@ def test_training_tells_how_long_its_texts_were():
     assert model.encoder.flow.seen.ends() == [9] * 9
 
 
+def test_a_decoder_in_training_may_go_step_by_step():
+    """As losses do that learn from a model's own translations; nothing is counted twice."""
+    model = build("floater_transformer_tiny").train()
+    encoder_out, state = model.encoder(SOURCE), {}
+    for step in range(3):
+        model.decoder(TARGET[:, : step + 1], encoder_out, state)
+    assert int(model.decoder.flow.seen.counts[1].sum()) == 3
+
+
 def test_two_dynamics_that_are_equal_are_one():
     """What runs along the source has its own h, which may be the same."""
     one = build("floater_transformer_tiny", floater_init_scale=2.0)
@@ -295,18 +304,26 @@ def test_forms_of_equal_shapes_are_not_taken_for_another(caplog):
     assert "another form of FLOATER" in caplog.text
 
 
+LINKED = {
+    "floater": {"floater_refresh": 2, "floater_decoder_dynamics": "two"},
+    "abspos": {"position_layers": "all"},
+    "t5": {},
+}
+
+
 def train_under_ddp() -> None:
     """PyTorch's own DDP waits for every parameter's gradient."""
     drop = {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}
-    model = build("floater_transformer_tiny", floater_refresh=2, **{**SMALL, **drop})
-    parallel = DistributedDataParallel(model.train())
-    torch.manual_seed(distributed.get_rank())  # each drops layers of its own
-    for update, lengths in enumerate(([9, 3], [1, 1], [7, 2], [5, 5])):
-        model.set_num_updates(update)
-        parallel.zero_grad()
-        parallel(batch(lengths, True), None, TARGET[: len(lengths)])[0].float().sum().backward()
-        without = [name for name, x in model.named_parameters() if x.grad is None]
-        assert not without, without
+    for encoding, options in LINKED.items():
+        model = build(f"{encoding}_transformer_tiny", **options, **{**SMALL, **drop})
+        parallel = DistributedDataParallel(model.train())
+        torch.manual_seed(distributed.get_rank())  # each drops layers of its own
+        for update, lengths in enumerate(([9, 3], [1, 1], [7, 2], [5, 5])):
+            model.set_num_updates(update)
+            parallel.zero_grad()
+            parallel(batch(lengths, True), None, TARGET[: len(lengths)])[0].sum().backward()
+            without = [name for name, x in model.named_parameters() if x.grad is None]
+            assert not without, (encoding, without)
 
 
 def test_two_processes_train_whatever_is_dropped(tmp_path):

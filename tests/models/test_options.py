@@ -172,7 +172,15 @@ RELPOS_FIRST = {"position_encoding": "relpos", "relpos_layers": "first"}
                 "floater_form": "additive",
                 "floater_decoder_dynamics": "two",
             },
-            "--floater-decoder-dynamics is two, but it must be one with --floater-form additive",
+            "--floater-decoder-dynamics is two, but it must be one where biases of a cross-",
+        ),
+        (
+            {
+                "position_encoding": "floater",
+                "floater_dynamics": "rnn-scalar",
+                "floater_slope": "bounded",
+            },
+            "--floater-slope is bounded, but it must be free with --floater-dynamics other than",
         ),
         (
             {"position_encoding": "floater", "floater_refresh": 0},

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
+from cape_fairseq.positions.batch import Source
 from cape_fairseq.positions.long_text import LongText
 from cape_fairseq.positions.source_bos import SourceBOS
-from cape_fairseq.positions.stack import Source, StackPositions
+from cape_fairseq.positions.stack import StackPositions
 from tests.support import PAD, batch, build
 
 

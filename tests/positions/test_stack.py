@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from cape_fairseq.positions import CAPE, SHAPE, Draw, RandomPositions, SinusoidalEncoding, sinusoid
+from cape_fairseq.positions.batch import Source
 from cape_fairseq.positions.learned import LearnedEncoding
 from cape_fairseq.positions.source_bos import SourceBOS
-from cape_fairseq.positions.stack import Source, StackPositions
+from cape_fairseq.positions.stack import StackPositions
 from tests.support import EOS, PAD, batch
 
 

@@ -1,4 +1,4 @@
-"""Which encoding for which text: every row trained alike, tested on sentences and on stacks."""
+"""Which encoding for which text: rows of one table, tested on sentences and on stacks."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Lengths:
     @property
     def further(self) -> int:
         """Updates of rows that start from sinpos."""
-        return self.tune_update or self.updates // 3
+        return self.tune_update or max(1, self.updates // 3)
 
     @property
     def tokens(self) -> int:
-        """Of a stack that is tested on, and of the longest that mixed rows train on."""
+        """Of a stack that is tested on, and that rows which are mixed from the begin train on."""
         return self.stack or (300 if self.data else QUICK_STACK)
 
 
@@ -88,7 +88,7 @@ def rows(wanted: Lengths) -> dict[str, tuple[str, ...]]:
 
 def tuned_rows(wanted: Lengths) -> dict[str, tuple[str, ...]]:
     """The encoding and options of every row that starts from the sinpos of its seed."""
-    longest = wanted.tokens * 4 // 3  # that stacks of the test are no longer than those of training
+    longest = wanted.tokens * 4 // 3  # so that most stacks of the test are no longer
     mix = mixed(longest, from_epoch=1)
     return {
         "sinpos-tuned": ("sinpos",),

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-COUNTED = 4096  # lengths from here on count as one
+COUNTED = 4096  # lengths from here on count as one less than this
+REMEMBERED = 2**20  # texts; then all counts are halved, so that a later training counts more
 SHARE = 0.999  # of the texts; the vectors that longer ones alone have reached are hardly trained
 
 
 class SeenLengths(nn.Module):
     """Counts of the lengths of training, in buffers that checkpoints have.
+
+    Lengths include the begin of sentence of a source that has one. Each process counts its own
+    texts; a checkpoint has those of the first.
 
     Args:
         groups: for each trajectory the number of what it runs along.
@@ -26,7 +30,8 @@ class SeenLengths(nn.Module):
     def add(self, group: int, lengths: Tensor) -> None:
         """Count the texts of a batch, [B]."""
         found = lengths.clamp(max=COUNTED - 1)
-        self.counts[group].scatter_add_(0, found, torch.ones_like(found))
+        counts = self.counts[group].scatter_add_(0, found, torch.ones_like(found))
+        counts.bitwise_right_shift_((counts.sum() > REMEMBERED).long())
 
     def ends(self) -> list[int]:
         """For each trajectory the length that :data:`SHARE` of its texts do not exceed; 0 where it

@@ -67,7 +67,8 @@ class StackFlow(Trajectories):
             return [{} for _ in range(self.blocks)]
         if self.training:
             for group, name in self.counted.items():
-                self.seen.add(group, places[name].lengths)
+                if name in places:
+                    self.seen.add(group, places[name].lengths)
         # One view of each; slices would each make a gradient of the size of them all.
         trajectories = self(max(places[name].length for _, name in named)).unbind(1)
         return [

@@ -14,6 +14,7 @@ from torch.func import functional_call
 from cape_fairseq.positions.floater.dynamics import Dynamics, Recurrence
 from cape_fairseq.positions.floater.seen import SeenLengths
 from cape_fairseq.positions.floater.solver import Solver
+from cape_fairseq.positions.link import zero_of
 
 LEAST_SOLVED = 128
 KEPT = "kept."  # in a checkpoint, before the names of the parameters of :attr:`Trajectories.kept`
@@ -154,7 +155,7 @@ class Trajectories(nn.Module):
     def link(self) -> Tensor:
         """Zero, of every parameter: with it all take part in a loss whatever is solved or dropped,
         as several processes of PyTorch's DDP want it."""
-        return sum(parameter.sum() for parameter in self.parameters()) * 0.0
+        return zero_of(self.parameters())
 
     def set_num_updates(self, num_updates: int) -> None:
         """fairseq calls this after every update."""

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from cape_fairseq.positions.floater.seen import SHARE, SeenLengths
+from cape_fairseq.positions.floater.seen import REMEMBERED, SHARE, SeenLengths
 from cape_fairseq.positions.floater.trajectories import Trajectories
 
 
@@ -63,6 +63,15 @@ def test_what_one_text_in_a_thousand_reaches_is_not_trusted():
         assert int(ordered[math.ceil(share * len(ordered)) - 1]) == expected
         if share == SHARE:
             assert seen.ends() == [expected, 0, expected]
+
+
+def test_a_later_training_counts_more():
+    seen = SeenLengths([0])
+    for _ in range(40):
+        seen.add(0, torch.full((100_000,), 30))
+    assert seen.counts.sum() <= REMEMBERED + 100_000
+    seen.add(0, torch.full((3_000,), 300))
+    assert seen.ends() == [300]
 
 
 def test_each_trajectory_is_held_where_its_own_texts_end():
@@ -243,6 +252,9 @@ def test_a_link_makes_every_parameter_take_part():
     assert float(link) == 0
     link.backward()
     assert all((parameter.grad == 0).all() for parameter in module.parameters())
+    half = trajectories().half().train()
+    half.initial.data.fill_(6e4)  # whose sum overflows in half precision
+    assert float(half.link()) == 0
 
 
 def test_vectors_from_their_start():
