@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
@@ -78,8 +79,10 @@ def training_step(
     loss_of = criterion(task, sentence_avg=False, label_smoothing=0.1)
     update = optimizer(model.parameters(), lr=1e-6)
     model.train()
+    updates = itertools.count()
 
     def step() -> Tensor:
+        model.set_num_updates(next(updates))
         update.zero_grad()
         loss, ntokens, _ = loss_of(model, sample)
         (loss / ntokens).backward()

@@ -28,6 +28,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ENCODINGS},
     "cape, no BOS": ("cape", {"source_bos": "off"}),
     "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
+    "floater, kept": ("floater", {"floater_refresh": 400}),  # in between two solutions
 }
 FAST = ", fast"  # with the chunked loss and the fused optimizer
 HALF = ", fast, bf16"  # and --autocast bf16
