@@ -102,7 +102,7 @@ def test_a_run_goes_on_from_another(tmp_path):
         ("sinpos", "has no trained run sinpos; train it first, with the same --out"),
         ("cape_transformer_tiny", "--parent cape_transformer_tiny is this run itself"),
     ):
-        refused = cape("train", *words, "--parent", parent, "--dry-run", check=False)
+        refused = cape("train", *words, "--parent", parent, check=False)
         assert refused.returncode == 1
         assert message in refused.stderr
     ready = tmp_path / "out" / "sinpos" / "checkpoints" / "trained.json"
