@@ -14,8 +14,8 @@ from tqdm import tqdm
 
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.loading import batches, load
 from cape_fairseq.evaluation.rows import Rows
+from cape_fairseq.models.loading import batches, load
 from cape_fairseq.models.positional_transformer import PositionalTransformer
 from cape_fairseq.positions import SHAPE, Draw
 

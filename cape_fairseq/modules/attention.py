@@ -83,29 +83,34 @@ class Attention(MultiheadAttention):
         source = query if key is None else key
         biases = (key_bias, value_bias)
         k, v = self.keys_and_values(source, batch, incremental_state, rotation, *biases)
-        if mask is not None and mask.is_floating_point():
-            mask = mask.type_as(q)
         causal = causal and mask is None and incremental_state is None
         copies = times(batch, k.size(0))  # hypotheses of a sentence look at one copy of its keys
-        q = fold(q, copies)
+        # For a single query the fused kernel of CPUs is slower (three times, at 100 keys).
+        alone = length == 1 and not self.training and q.device.type == "cpu"
+        x, weights = self.attend(fold(q, copies), k, v, mask, causal, need_weights or alone)
+        x = unfold(x, copies).permute(2, 0, 1, 3).reshape(length, batch, width)
+        if need_weights:
+            weights = unfold(weights.transpose(0, 1), copies).transpose(0, 1)
+        return self.out_proj(x), weights if need_weights else None
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, spelled_out: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """What [B, H, T, D] queries find in [B, H, S, D] keys and values, [B, H, T, D]; with the
+        weights [H, B, T, S] where the attention is ``spelled_out``."""
+        if mask is not None and mask.is_floating_point():
+            mask = mask.type_as(q)
         active = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if active else 0.0
-        weights, tables = None, (self.relative_keys, self.relative_values)
-        # For a single query the fused kernel of CPUs is slower (three times, at 100 keys).
-        if need_weights or (length == 1 and not self.training and q.device.type == "cpu"):
-            x, weights = attend_with_weights(q, k, v, mask, causal, dropout, *tables)
-        elif self.relative_keys is not None:
-            x = relative_attention(q, k, v, *tables, mask, causal, dropout)
-        else:
-            with full_precision(q) as exact:
-                q, k, v = (exact(part) for part in (q, k, v))
-                mask = mask if mask is None or mask.dtype == torch.bool else mask.type_as(q)
-                x = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
-        x = unfold(x, copies)
-        if weights is not None:
-            weights = unfold(weights.transpose(0, 1), copies).transpose(0, 1)
-        x = x.permute(2, 0, 1, 3).reshape(length, batch, width)
-        return self.out_proj(x), weights if need_weights else None
+        tables = (self.relative_keys, self.relative_values)
+        if spelled_out:
+            return attend_with_weights(q, k, v, mask, causal, dropout, *tables)
+        if self.relative_keys is not None:
+            return relative_attention(q, k, v, *tables, mask, causal, dropout), None
+        with full_precision(q) as exact:
+            q, k, v = (exact(part) for part in (q, k, v))
+            mask = mask if mask is None or mask.dtype == torch.bool else mask.type_as(q)
+            return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal), None
 
     def set_beam_size(self, beam_size: int) -> None:
         """fairseq's hint that the keys of a beam's hypotheses are equal; here it changes nothing,

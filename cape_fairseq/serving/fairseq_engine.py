@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cape_fairseq.checkpoints.reading import encoding_of, options_of
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.loading import plain_task
+from cape_fairseq.models.loading import plain_task
 from cape_fairseq.serving.results import Hypothesis, Search, Subwords, Waiting
 
 

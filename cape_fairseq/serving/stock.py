@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from cape_fairseq.checkpoints.reading import read, write
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.loading import load
 from cape_fairseq.files import copy, new_folder
+from cape_fairseq.models.loading import load
 from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.serving.agreement import Difference, compare
 from cape_fairseq.serving.fairseq_engine import FairseqEngine

@@ -6,7 +6,6 @@ import torch
 from fairseq import checkpoint_utils
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.loading import batches
 from cape_fairseq.evaluation.shift_invariance import (
     check_reach,
     load_shiftable,
@@ -14,6 +13,7 @@ from cape_fairseq.evaluation.shift_invariance import (
     similarity_sums,
     states,
 )
+from cape_fairseq.models.loading import batches
 from cape_fairseq.positions import SHAPE
 from tests.support import EOS, PAD, batch, build, train, without_fast_path
 

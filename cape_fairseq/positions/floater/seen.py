@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-COUNTED = 4096  # lengths from here on count as one less than this
+COUNTED = 4096  # counts of a group; the last is that of all longer texts, too
 REMEMBERED = 2**20  # texts; then all counts are halved, so that a later training counts more
 SHARE = 0.999  # of the texts; the vectors that longer ones alone have reached are hardly trained
 
