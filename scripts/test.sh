@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # the models are so small that threads only wait for each other
+unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile the package
 
 interpreter() {  # 3.12 -> a path
     local found

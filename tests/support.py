@@ -44,6 +44,18 @@ TINY = {
 }
 
 
+SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | {
+    f"{side}_{option}": value
+    for side in ("encoder", "decoder")
+    for option, value in {
+        "embed_dim": 32,
+        "ffn_embed_dim": 32,
+        "attention_heads": 2,
+        "output_dim": 32,
+    }.items()
+}
+
+
 def needs_stock_inference() -> None:
     """Skip where fairseq's own transformer does not translate."""
     if sys.version_info < (3, 11):

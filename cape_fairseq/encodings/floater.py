@@ -5,7 +5,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from cape_fairseq.encodings.absolute import check_width
-from cape_fairseq.encodings.floater_options import FloaterOptions, names_of, trajectory_options
+from cape_fairseq.encodings.floater_options import (
+    MEANING,
+    FloaterOptions,
+    names_of,
+    trajectory_options,
+)
 from cape_fairseq.encodings.floater_state import keep_trajectories, vectors
 from cape_fairseq.encodings.options import require
 from cape_fairseq.encodings.row import Encoding, Stack
@@ -120,6 +125,7 @@ FLOATER = Encoding(
     self_attention=self_attention,
     flow=flow,
     keeps="floater_parent",
+    meaning=MEANING,
     parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|seen\..*|names_a_block|kept\..*"
     r"|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
     resolve=resolve,

@@ -75,6 +75,20 @@ class FloaterOptions:
     )
 
 
+# What its parameters describe: the same ones solved otherwise are other positions.
+MEANING = (
+    "floater_form",
+    "floater_layers",
+    "floater_dynamics",
+    "floater_decoder_dynamics",
+    "floater_nonlinearity",
+    "floater_slope",
+    "floater_step",
+    "floater_solver",
+    "floater_solver_steps",
+)
+
+
 def defaults() -> dict[str, Any]:
     """Options that version 0.1.0 does not have in its checkpoints."""
     return {field.name: field.default for field in fields(FloaterOptions)}

@@ -51,6 +51,8 @@ class Encoding:
         self_attention: (args, block) -> options of a block's own self-attention.
         parameters: regular expression of the names, in a stack, of what it alone learns.
         keeps: the option that names another encoding whose positions it keeps beside its own.
+        meaning: options of its own without which its parameters mean something else; it keeps
+            those of the model that is fine-tuned.
         resolve: fills in its options that depend on others and were left open.
         check: refuses options that make no sense with it.
         check_kept: (args, side, kept) -> refuses to keep these layers only, a set of numbers.
@@ -81,6 +83,7 @@ class Encoding:
     self_attention: Callable[[Any, int], dict[str, Any]] | None = None
     parameters: str = ""
     keeps: str = ""
+    meaning: tuple[str, ...] = ()
     resolve: Callable[[Any], None] | None = None
     check: Callable[[Any], None] | None = None
     check_kept: Callable[[Any, str, set[int]], None] | None = None

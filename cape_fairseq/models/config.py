@@ -11,7 +11,8 @@ from fairseq.models.transformer import TransformerConfig, transformer_legacy
 from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.encodings.common import GROUPS, refuse_foreign, resolve
-from cape_fairseq.encodings.options import choice, names, option
+from cape_fairseq.encodings.options import choice, flag, names, option
+from cape_fairseq.encodings.row import Encoding
 from cape_fairseq.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -80,14 +81,14 @@ def base_architecture(args: Any) -> None:
 
 def adopt_parent(args: Any) -> None:
     """Let an encoding that keeps the positions of another one keep those of the model that is
-    fine-tuned, with their options, so that nothing of it is lost.
+    fine-tuned, with their options, so that nothing of it is lost; and its own as they are.
 
     Raises:
         ValueError: the model has positions that cannot be kept, or cannot be read.
     """
     row = ENCODINGS.get(getattr(args, "position_encoding", None))
     path = getattr(args, "finetune_from_model", None)
-    if not row or not row.keeps or not path or getattr(args, row.keeps, None) is not None:
+    if not row or not row.keeps or not path:
         return
     if (Path(getattr(args, "save_dir", None) or "checkpoints") / "checkpoint_last.pt").exists():
         return  # goes on, and takes nothing from the model
@@ -95,14 +96,39 @@ def adopt_parent(args: Any) -> None:
         options = options_of(read(Path(path)))
     except UserError as error:
         raise ValueError(f"--finetune-from-model: {error}") from None
+    if encoding_of(options) == row.name:
+        adopt_meaning(args, row, options)
+    if getattr(args, row.keeps, None) is None:
+        adopt_positions(args, row, options)
+
+
+def adopt_meaning(args: Any, row: Encoding, options: Any) -> None:
+    """What the parameters of an encoding stand for, where nothing else is said."""
+    defaults = {field.name: field.default for field in fields(row.options)}
+    for name in row.meaning:
+        stored = getattr(options, name, defaults[name])  # version 0.1.0 has not all of them
+        given = getattr(args, name, None)
+        if given is None:
+            setattr(args, name, stored)
+        elif given != stored:
+            message = "%s %s: %s was trained with %s, so its positions will be others"
+            logger.warning(message, flag(name), given, args.finetune_from_model, stored)
+
+
+def adopt_positions(args: Any, row: Encoding, options: Any) -> None:
+    """The positions that a row keeps beside its own.
+
+    Raises:
+        ValueError: they are not whole.
+    """
     parent = encoding_of(options)
+    path = args.finetune_from_model
     kept = getattr(options, row.keeps, None) if parent == row.name else parent
     scale = float(getattr(options, "source_scale", None) or 1)
     if scale != 1:
         raise ValueError(
             f"{path} has a source scale of {scale:.4f}, and {row.name} has whole positions only; "
-            f"fine-tune a model with --source-scale 1, or say --{row.keeps.replace('_', '-')} "
-            f"{parent} to lose it"
+            f"fine-tune a model with --source-scale 1, or say {flag(row.keeps)} {parent} to lose it"
         )
     setattr(args, row.keeps, kept)
     for name in ("position_layers", "source_bos", *names(ENCODINGS[kept or parent].options)):

@@ -3,63 +3,22 @@ it is for."""
 
 import itertools
 import re
-from argparse import Namespace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 
-from cape_fairseq.checkpoints.folding import fold_checkpoint
 from cape_fairseq.checkpoints.reading import read
-from cape_fairseq.errors import UserError
 from cape_fairseq.models.admin import initialize, training_batch
+from tests.models.deep import DataTask, deep
 from tests.support import (
-    ENCODINGS,
     PAD,
-    ToyTask,
-    batch,
     build,
     cape,
     fairseq,
     train,
     train_losses,
 )
-
-
-class DataTask(ToyTask):
-    """A task with a training split in memory."""
-
-    def __init__(self, pairs: int = 40) -> None:
-        super().__init__()
-        lengths = torch.randint(
-            2, 12, (2, pairs), generator=torch.Generator().manual_seed(0)
-        ).tolist()
-        sides = [
-            [batch([n], left=False, seed=i)[0] for i, n in enumerate(side)] for side in lengths
-        ]
-        dictionary = self.source_dictionary
-        self.cfg = SimpleNamespace(train_subset="train")
-        self.datasets = {
-            "train": LanguagePairDataset(
-                sides[0], lengths[0], dictionary, sides[1], lengths[1], dictionary
-            )
-        }
-
-    def dataset(self, split):
-        return self.datasets[split]
-
-
-def deep(arch: str, **options):
-    """A model of four layers whose omegas were profiled."""
-    model = build(
-        arch, residual_init="admin-profiled", encoder_layers=4, decoder_layers=4, **options
-    )
-    for name, parameter in model.named_parameters():  # residual branches of different sizes
-        if name.endswith(("fc2.weight", "out_proj.weight")):
-            parameter.data *= 1 + len(name) % 3
-    initialize(model, DataTask())
-    return model
 
 
 def recorded(stack):
@@ -171,22 +130,6 @@ def test_one_very_long_pair_does_not_make_a_batch_of_padding():
     assert tokens.numel() <= 4 * 4096
 
 
-def test_a_decoder_without_cross_attention_is_profiled_and_folded():
-    options = {"no_cross_attention": True, "residual_init": "admin-profiled"}
-    model = build("sinpos_transformer_tiny", **options)
-    assert not any("encoder_attn_omega" in name for name, _ in model.named_parameters())
-    initialize(model, DataTask())
-    arguments = Namespace(encoder_layers=3, decoder_layers=3, **options)
-    checkpoint = {"model": {k: v.clone() for k, v in model.state_dict().items()}}
-    assert fold_checkpoint(checkpoint | {"args": arguments, "cfg": None}) == []
-    plain = build("sinpos_transformer_tiny", no_cross_attention=True)
-    plain.load_state_dict(checkpoint["model"])
-    source, target = batch([5, 9], left=True), batch([7, 7], left=False, end=False)
-    torch.testing.assert_close(
-        plain(source, None, target)[0], model(source, None, target)[0], atol=2e-5, rtol=1e-4
-    )
-
-
 def test_profile_is_the_same_every_time_and_leaves_the_random_stream():
     first = deep("cape_transformer_tiny")
     torch.manual_seed(5)
@@ -220,121 +163,6 @@ def test_pre_norm_is_refused():
         match=r"--encoder-normalize-before is set, .* left out with --residual-init admin",
     ):
         build("sinpos_transformer_tiny", residual_init="admin", encoder_normalize_before=True)
-
-
-def test_a_plain_checkpoint_keeps_its_function():
-    plain, admin = (
-        build("sinpos_transformer_tiny", seed=2),
-        build("sinpos_transformer_tiny", residual_init="admin-profiled"),
-    )
-    initialize(admin, DataTask())
-    state = dict(plain.state_dict())
-    admin.load_state_dict(state)
-    source, target = batch([5, 9], left=True), batch([7, 4], left=False, end=False)
-    torch.testing.assert_close(admin(source, None, target)[0], plain(source, None, target)[0])
-
-
-def test_omegas_are_never_dropped_silently():
-    admin, plain = (
-        build("sinpos_transformer_tiny", residual_init="admin-profiled"),
-        build("sinpos_transformer_tiny"),
-    )
-    with pytest.raises(RuntimeError, match=r"Unexpected key.*_omega"):
-        plain.load_state_dict(dict(admin.state_dict()))
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_folding_leaves_the_function(encoding):
-    options = {"source_scale": "1"}
-    model = deep(f"{encoding}_transformer_tiny")
-    generator = torch.Generator().manual_seed(3)
-    for name, parameter in model.named_parameters():  # as if trained: each channel its own
-        if name.endswith(("_omega", "layer_norm.weight", "layer_norm.bias")):
-            parameter.data += 0.3 * torch.rand(parameter.shape, generator=generator)
-    arguments = Namespace(
-        arch=f"{encoding}_transformer_tiny",
-        residual_init="admin-profiled",
-        encoder_layers=4,
-        decoder_layers=4,
-        position_encoding=encoding,
-        floater_form="bias",
-        **options,
-    )
-    checkpoint = {
-        "model": {k: v.clone() for k, v in model.state_dict().items()},
-        "args": arguments,
-        "cfg": None,
-    }
-    left = fold_checkpoint(checkpoint)
-    assert left == ["encoder.layers.0.self_attn_omega", "decoder.layers.0.self_attn_omega"]
-    assert checkpoint["args"].residual_init == "admin-first"
-    folded = build(
-        f"{encoding}_transformer_tiny",
-        seed=9,
-        residual_init="admin-first",
-        encoder_layers=4,
-        decoder_layers=4,
-    )
-    folded.load_state_dict(checkpoint["model"])
-    assert sum(name.endswith("_omega") for name, _ in folded.named_parameters()) == 2
-    source, target = batch([5, 9], left=True), batch([7, 4], left=False, end=False)
-    real = target.ne(PAD)
-    torch.testing.assert_close(
-        folded(source, None, target)[0][real],
-        model(source, None, target)[0][real],
-        atol=2e-5,
-        rtol=1e-4,
-    )
-
-
-def test_untrained_first_omegas_need_no_parameter():
-    model = deep("sinpos_transformer_tiny")
-    arguments = Namespace(
-        encoder_layers=4,
-        decoder_layers=4,
-        position_encoding="sinpos",
-        residual_init="admin-profiled",
-    )
-    checkpoint = {"model": dict(model.state_dict()), "args": arguments, "cfg": None}
-    assert fold_checkpoint(checkpoint) == []
-    assert arguments.residual_init == "default"
-    plain = build("sinpos_transformer_tiny", encoder_layers=4, decoder_layers=4)
-    plain.load_state_dict(checkpoint["model"])
-    with pytest.raises(UserError, match="it has no omega"):
-        fold_checkpoint({"model": dict(plain.state_dict()), "args": arguments, "cfg": None})
-
-
-def test_blocks_that_add_positions_keep_their_omega():
-    model = deep("sinpos_transformer_tiny", position_layers="all")
-    arguments = Namespace(
-        encoder_layers=4,
-        decoder_layers=4,
-        position_encoding="sinpos",
-        position_layers="all",
-        residual_init="admin-profiled",
-    )
-    checkpoint = {
-        "model": {k: v.clone() for k, v in model.state_dict().items()},
-        "args": arguments,
-        "cfg": None,
-    }
-    left = fold_checkpoint(checkpoint)
-    assert left == [
-        f"{side}.layers.{n}.self_attn_omega" for side in ("encoder", "decoder") for n in (1, 2, 3)
-    ]
-    assert arguments.residual_init == "admin-profiled"
-    folded = build(
-        "sinpos_transformer_tiny",
-        residual_init="admin-profiled",
-        encoder_layers=4,
-        decoder_layers=4,
-        position_layers="all",
-    )
-    folded.load_state_dict(checkpoint["model"])
-    source, target = batch([5, 9], left=True), batch([7, 7], left=False, end=False)
-    torch.testing.assert_close(
-        folded(source, None, target)[0], model(source, None, target)[0], atol=2e-5, rtol=1e-4
-    )
 
 
 def test_eighteen_layers_train_with_it_and_lag_without(data_bin, tmp_path):

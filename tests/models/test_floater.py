@@ -3,12 +3,9 @@ place."""
 
 import pytest
 import torch
-from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
 
 from cape_fairseq.positions.batch import Source as StackSource
-from tests.forked import two_processes
-from tests.support import batch, build
+from tests.support import SMALL, batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
 REAL = TARGET.ne(1)
@@ -51,34 +48,6 @@ def test_a_long_text_hardly_moves_from_the_model_it_came_from_either(dynamics):
         expected, found = (m(tokens, None, target)[0].log_softmax(-1) for m in (source, model))
         divergence = (expected.exp() * (expected - found)).sum(-1).mean()
         assert divergence < 1e-3
-
-
-SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | {
-    f"{side}_{option}": value
-    for side in ("encoder", "decoder")
-    for option, value in {
-        "embed_dim": 32,
-        "ffn_embed_dim": 32,
-        "attention_heads": 2,
-        "output_dim": 32,
-    }.items()
-}
-
-
-@pytest.mark.parametrize(("form", "length"), [("bias", 4000), ("additive", 1000)])
-def test_thousands_of_tokens_train(form, length):
-    model = build("floater_transformer_tiny", floater_form=form, **SMALL).train()
-    # The dynamics carry a step far in a long text.
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5)
-    source, target = batch([length, 7], True), batch([length, 5], False)
-    losses = []
-    for _ in range(3):
-        scores = model(source, None, target)[0].flatten(0, 1)
-        losses.append(torch.nn.functional.cross_entropy(scores, target.flatten(), ignore_index=1))
-        optimizer.zero_grad()
-        losses[-1].backward()
-        optimizer.step()
-    assert losses[2] < losses[0]
 
 
 @pytest.mark.parametrize("form", ["bias", "additive"])
@@ -192,28 +161,6 @@ def test_steps_equal_the_parallel_pass_in_every_form(options):
             assert (scores[rows, 0] - parallel[rows, step]).abs().max() < 1e-5
 
 
-def test_training_tells_how_long_its_texts_were():
-    model = build("floater_transformer_tiny").train()
-    for left in (True, False):
-        model(batch([9, 3, 6], left), None, batch([7, 5, 2], left, end=False))
-    model.eval()(batch([30], True), None, batch([40], False))
-    counts = model.decoder.flow.seen.counts
-    assert counts.nonzero().tolist() == [[0, 2], [0, 5], [0, 7], [1, 3], [1, 6], [1, 9]]
-    assert (counts.sum(1) == 6).all()
-    ends = model.decoder.flow.seen.ends()
-    assert ends == [7, 7, 7, 7, 9, 9] * 3
-    assert model.encoder.flow.seen.ends() == [9] * 9
-
-
-def test_a_decoder_in_training_may_go_step_by_step():
-    """As losses do that learn from a model's own translations; nothing is counted twice."""
-    model = build("floater_transformer_tiny").train()
-    encoder_out, state = model.encoder(SOURCE), {}
-    for step in range(3):
-        model.decoder(TARGET[:, : step + 1], encoder_out, state)
-    assert int(model.decoder.flow.seen.counts[1].sum()) == 3
-
-
 def test_two_dynamics_that_are_equal_are_one():
     """What runs along the source has its own h, which may be the same."""
     one = build("floater_transformer_tiny", floater_init_scale=2.0)
@@ -239,41 +186,34 @@ def test_two_dynamics_that_are_equal_are_one():
     assert (two(SOURCE, None, TARGET)[0] - expected)[REAL].abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("dynamics", ["one", "two"])
-@pytest.mark.parametrize("what", ["dynamics", "transformer"])
-def test_freeze(what, dynamics):
-    options = {"floater_freeze": what, "floater_decoder_dynamics": dynamics}
-    model = build("floater_transformer_tiny", **options)
-    for name, parameter in model.named_parameters():
-        frozen = ".dynamics." in name if what == "dynamics" else ".flow." not in name
-        assert parameter.requires_grad != frozen, name
-    model.train()(SOURCE, None, TARGET)[0].sum().backward()
-
-
-def test_the_model_tells_its_trajectories_the_update():
-    model = build("floater_transformer_tiny", floater_refresh=4)
-    model.set_num_updates(7)
-    assert model.encoder.flow.num_updates == model.decoder.flow.num_updates == 7
-
-
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, "autocast"])
 def test_half_precision_far_beyond_training(kind):
-    """4,000 tokens after a training on 40, with dynamics that would have gone far."""
+    """4,000 tokens after a training on 40, with dynamics that would have gone far: in float16
+    within 1e-2 of float32, and in bfloat16, whose scores are rounded to one in 256, hardly further
+    than plain sinusoids are."""
     model = build("floater_transformer_tiny", floater_init_scale=1.0, **SMALL)
+    plain = build(
+        "sinpos_transformer_tiny", **{n: x for n, x in SMALL.items() if "floater" not in n}
+    )
     model.train()(batch([40], True), None, batch([40], False))
-    model.eval()
-    source, target = batch([4000], True), batch([4000], False)
-    with torch.no_grad():
-        exact = model(source, None, target)[0].log_softmax(-1)
-        if kind == "autocast":
-            with torch.autocast("cpu", torch.bfloat16):
-                found = model(source, None, target)[0]
-        else:
-            found = model.to(kind)(source, None, target)[0]
-    difference = (found.float().log_softmax(-1) - exact).abs()
+    difference, of_sinpos = rounded(model, kind), rounded(plain, kind)
     assert difference.isfinite().all()
     assert difference.mean() < 1e-2
-    assert difference.max() < (1e-2 if kind == torch.float16 else 0.1)
+    assert difference.max() < (1e-2 if kind == torch.float16 else 1.5 * of_sinpos.max())
+
+
+@torch.no_grad()
+def rounded(model, kind):
+    """How far log-probabilities of a long text are from float32's."""
+    model.eval()
+    source, target = batch([4000], True), batch([4000], False)
+    exact = model(source, None, target)[0].log_softmax(-1)
+    if kind == "autocast":
+        with torch.autocast("cpu", torch.bfloat16):
+            found = model(source, None, target)[0]
+    else:
+        found = model.to(kind)(source, None, target)[0]
+    return (found.float().log_softmax(-1) - exact).abs()
 
 
 def test_the_copy_is_its_parent():
@@ -301,30 +241,3 @@ def test_forms_of_equal_shapes_are_not_taken_for_another(caplog):
     model.load_state_dict(additive.state_dict())
     assert torch.equal(model.encoder.flow.initial, before)
     assert "another form of FLOATER" in caplog.text
-
-
-LINKED = {
-    "floater": {"floater_refresh": 2, "floater_decoder_dynamics": "two"},
-    "abspos": {"position_layers": "all"},
-    "t5": {},
-}
-
-
-def train_under_ddp() -> None:
-    """PyTorch's own DDP waits for every parameter's gradient."""
-    drop = {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}
-    for encoding, options in LINKED.items():
-        model = build(f"{encoding}_transformer_tiny", **options, **{**SMALL, **drop})
-        parallel = DistributedDataParallel(model.train())
-        torch.manual_seed(distributed.get_rank())  # each drops layers of its own
-        for update, lengths in enumerate(([9, 3], [1, 1], [7, 2], [5, 5])):
-            model.set_num_updates(update)
-            parallel.zero_grad()
-            parallel(batch(lengths, True), None, TARGET[: len(lengths)])[0].sum().backward()
-            without = [name for name, x in model.named_parameters() if x.grad is None]
-            assert not without, (encoding, without)
-
-
-def test_two_processes_train_whatever_is_dropped(tmp_path):
-    """Refreshing, layers left out and sources of one token leave no parameter without gradient."""
-    assert two_processes(train_under_ddp, tmp_path) == [0, 0]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.models import build_model
 
-from tests.support import ENCODINGS, TINY, ToyTask, batch, build
+from tests.support import ENCODINGS, ToyTask, batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
 SIDES = ("encoder", "decoder")
@@ -222,62 +222,3 @@ def test_omegas_that_a_checkpoint_lacks_are_set_to_1(caplog):
         admin.load_state_dict(build("sinpos_transformer_tiny").state_dict(), strict=True)
     assert "not in the checkpoint, so set to 1, which keeps the model: encoder." in caplog.text
     assert "newly initialized" not in caplog.text
-
-
-PARENTS = {
-    "transformer": {},
-    "sinpos": {},
-    "sinpos at every block": {"position_layers": "all"},
-    "abspos": {},
-    "abspos at every block": {"position_layers": "all"},
-    "nopos": {},
-    "cape": {"source_scale": "1"},
-    "shape": {},
-    "relpos": {"relpos_max_distance": 7},
-    "relpos in the first layer": {"relpos_layers": "first", "relpos_max_distance": 9},
-    "rope": {},
-    "alibi": {},
-    "t5": {},
-    "fire": {},
-    "kerple": {},
-}
-
-
-def stored(path, model, arch, options):
-    known = {**TINY, **options} if arch == "transformer" else vars(model.args)
-    args = Namespace(**{**known, "arch": arch})
-    torch.save({"args": args, "cfg": None, "model": model.state_dict()}, path)
-
-
-@pytest.mark.parametrize("name", PARENTS)
-def test_floater_keeps_whatever_positions_its_parent_has(name, tmp_path):
-    options, encoding = PARENTS[name], name.split()[0]
-    arch = encoding if encoding == "transformer" else f"{encoding}_transformer_tiny"
-    parent = build(arch, 3, **options)
-    stored(tmp_path / "parent.pt", parent, arch, options)
-    model = build(
-        "floater_transformer_tiny", 4, source_scale=None, finetune_from_model=tmp_path / "parent.pt"
-    )
-    assert model.args.floater_parent == ("sinpos" if arch == "transformer" else encoding)
-    model.load_state_dict(parent.state_dict())
-    for left in (True, False):
-        source, target = batch([30, 9], left), batch([28, 11], False, seed=1, end=False)
-        with torch.no_grad():
-            expected, found = (
-                m(source, None, target)[0].log_softmax(-1) for m in (parent, model.eval())
-            )
-        divergence = (expected.exp() * (expected - found)).sum(-1)[target.ne(1)].mean()
-        assert divergence < 1e-6
-
-
-def test_a_parent_that_cannot_be_kept_is_refused(tmp_path):
-    parent = build("cape_transformer_tiny", source_scale="1.2")
-    stored(tmp_path / "parent.pt", parent, "cape_transformer_tiny", {})
-    options = {"source_scale": None, "finetune_from_model": tmp_path / "parent.pt"}
-    with pytest.raises(ValueError, match=r"source scale of 1\.2000"):
-        build("floater_transformer_tiny", **options)
-    with pytest.raises(ValueError, match="no checkpoint"):
-        build("floater_transformer_tiny", finetune_from_model=tmp_path / "missing.pt")
-    build("floater_transformer_tiny", floater_form="additive", floater_parent="sinpos", **options)
-    with pytest.raises(ValueError, match="floater-parent"):
-        build("floater_transformer_tiny", floater_parent="floater")

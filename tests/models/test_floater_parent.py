@@ -1,0 +1,93 @@
+"""FLOATER keeps the positions of the model that it starts from."""
+
+import logging
+from argparse import Namespace
+
+import pytest
+import torch
+
+from tests.support import TINY, batch, build
+
+PARENTS = {
+    "transformer": {},
+    "sinpos": {},
+    "sinpos at every block": {"position_layers": "all"},
+    "abspos": {},
+    "abspos at every block": {"position_layers": "all"},
+    "nopos": {},
+    "cape": {"source_scale": "1"},
+    "shape": {},
+    "relpos": {"relpos_max_distance": 7},
+    "relpos in the first layer": {"relpos_layers": "first", "relpos_max_distance": 9},
+    "rope": {},
+    "alibi": {},
+    "t5": {},
+    "fire": {},
+    "kerple": {},
+}
+
+
+def stored(path, model, arch, options):
+    known = {**TINY, **options} if arch == "transformer" else vars(model.args)
+    args = Namespace(**{**known, "arch": arch})
+    torch.save({"args": args, "cfg": None, "model": model.state_dict()}, path)
+
+
+@pytest.mark.parametrize("name", PARENTS)
+def test_floater_keeps_whatever_positions_its_parent_has(name, tmp_path):
+    options, encoding = PARENTS[name], name.split()[0]
+    arch = encoding if encoding == "transformer" else f"{encoding}_transformer_tiny"
+    parent = build(arch, 3, **options)
+    stored(tmp_path / "parent.pt", parent, arch, options)
+    model = build(
+        "floater_transformer_tiny", 4, source_scale=None, finetune_from_model=tmp_path / "parent.pt"
+    )
+    assert model.args.floater_parent == ("sinpos" if arch == "transformer" else encoding)
+    model.load_state_dict(parent.state_dict())
+    for left in (True, False):
+        source, target = batch([30, 9], left), batch([28, 11], False, seed=1, end=False)
+        with torch.no_grad():
+            expected, found = (
+                m(source, None, target)[0].log_softmax(-1) for m in (parent, model.eval())
+            )
+        divergence = (expected.exp() * (expected - found)).sum(-1)[target.ne(1)].mean()
+        assert divergence < 1e-6
+
+
+def test_a_parent_that_cannot_be_kept_is_refused(tmp_path):
+    parent = build("cape_transformer_tiny", source_scale="1.2")
+    stored(tmp_path / "parent.pt", parent, "cape_transformer_tiny", {})
+    options = {"source_scale": None, "finetune_from_model": tmp_path / "parent.pt"}
+    with pytest.raises(ValueError, match=r"source scale of 1\.2000"):
+        build("floater_transformer_tiny", **options)
+    with pytest.raises(ValueError, match="no checkpoint"):
+        build("floater_transformer_tiny", finetune_from_model=tmp_path / "missing.pt")
+    build("floater_transformer_tiny", floater_form="additive", floater_parent="sinpos", **options)
+    with pytest.raises(ValueError, match="floater-parent"):
+        build("floater_transformer_tiny", floater_parent="floater")
+
+
+def warnings(caplog):
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_floater_from_floater_keeps_what_its_parameters_mean(tmp_path, caplog):
+    """Its own nonlinearity, step and form, unless others are given, with a warning then."""
+    own = {"floater_nonlinearity": "relu", "floater_step": 0.05, "floater_slope": "bounded"}
+    arch, start = "floater_transformer_tiny", {"finetune_from_model": tmp_path / "parent.pt"}
+    parent = build(arch, 3, floater_init_scale=1.0, **own)
+    stored(tmp_path / "parent.pt", parent, arch, {})
+    model = build(arch, 4, **start)
+    assert {name: getattr(model.args, name) for name in own} == own
+    assert not warnings(caplog)
+    model.load_state_dict(parent.state_dict())
+    source, target = batch([30, 9], False), batch([28, 11], False, seed=1, end=False)
+    with torch.no_grad():
+        expected, found = (m.eval()(source, None, target)[0] for m in (parent, model))
+    torch.testing.assert_close(found, expected)
+    assert build(arch, floater_nonlinearity="tanh", **start).args.floater_nonlinearity == "tanh"
+    (message,) = set(warnings(caplog))
+    assert "--floater-nonlinearity tanh: " in message
+    assert "trained with relu" in message
+    stored(tmp_path / "parent.pt", build(arch, floater_form="additive"), arch, {})
+    assert build(arch, **start).args.floater_form == "additive"
