@@ -51,10 +51,9 @@ def main(arguments: list[str], environment: dict, folder: str, files: list[Path]
         zip(files, (os.O_RDONLY, *(os.O_WRONLY | os.O_CREAT,) * 2), strict=True)
     ):
         os.dup2(os.open(path, flags), number)
-    sys.stdin, sys.stdout, sys.stderr = (
-        open(n, mode, encoding="utf-8")  # noqa: SIM115  (they stay open)
-        for n, mode in enumerate("rww")
-    )
+    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115  (it stays open)
+    for stream in (sys.stdout, sys.stderr):  # fairseq's logger has these objects already
+        stream.reconfigure(encoding="utf-8")
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
