@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import psutil
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from tests.recipes.test_recipes import write_corpus
-from tests.support import ROOT, run
+from tests.support import ROOT, run, train, train_arguments
 
 pytestmark = [
     pytest.mark.slurm,
@@ -109,3 +110,39 @@ def test_nothing_is_lost_or_trained_twice(cluster, tmp_path):
         path = folder / "checkpoints" / "checkpoint_last.pt"
         state = torch.load(path, weights_only=True)
         assert state["optimizer_history"][-1]["num_updates"] == UPDATES
+
+
+def test_two_nodes_train_one_model(cluster, data_bin, tmp_path):
+    """torchrun on two nodes makes the updates of one process that gathers two batches."""
+    options = ("--dropout", 0, "--lr-scheduler", "fixed", "--seed", 3)
+    arch = "sinpos_transformer_tiny"
+    train(data_bin, tmp_path / "one", *options, "--update-freq", 2, arch=arch)
+    words = train_arguments(data_bin, tmp_path, arch, 6)
+    place = words.index("--save-dir")
+    del words[place : place + 2]
+    # By torchrun fairseq counts GPUs, with --cpu, too.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import torch\ntorch.cuda.device_count = lambda: 1\n"
+    )
+    run(
+        [
+            *("salloc", "--partition", "low", "--nodes", "2"),
+            *(sys.executable, "-m", "cape_fairseq", "train-run", tmp_path / "two", "--nodes", "2"),
+            *(
+                "--",
+                *words,
+                *options,
+                "--distributed-backend",
+                "gloo",
+                "--ddp-backend",
+                "legacy_ddp",
+            ),
+        ],
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    paths = (tmp_path / "one", tmp_path / "two" / "checkpoints")
+    one, two = (torch.load(p / "checkpoint_last.pt", weights_only=True)["model"] for p in paths)
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=1e-5, rtol=1e-4)
+    log = (tmp_path / "two" / "logs" / "training.log").read_text()
+    assert "training on 2 devices" in log
