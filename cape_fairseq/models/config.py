@@ -3,6 +3,7 @@
 # No "from __future__ import annotations": fairseq reads the types of fields at run time.
 import logging
 from dataclasses import MISSING, dataclass, fields, make_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,14 @@ def adopt_meaning(args: Any, row: Encoding, options: Any) -> None:
         if given is None:
             setattr(args, name, stored)
         elif given != stored:
-            message = "%s %s: %s was trained with %s, so its positions will be others"
-            logger.warning(message, flag(name), given, args.finetune_from_model, stored)
+            trained = f"{args.finetune_from_model} was trained with {stored}"
+            warn_once(f"{flag(name)} {given}: {trained}, so its positions will be others")
+
+
+@cache
+def warn_once(message: str) -> None:
+    """fairseq fills in the options of a model several times."""
+    logger.warning(message)
 
 
 def adopt_positions(args: Any, row: Encoding, options: Any) -> None:
@@ -134,7 +141,7 @@ def adopt_positions(args: Any, row: Encoding, options: Any) -> None:
     for name in ("position_layers", "source_bos", *names(ENCODINGS[kept or parent].options)):
         if getattr(args, name, None) is None:
             setattr(args, name, getattr(options, name, None))
-    logger.info("%s keeps the positions of %s: %s", row.name, path, kept)
+    logger.info("%s keeps the positions of %s: %s", row.name, path, kept or parent)
 
 
 def read_stock_options(args: Any) -> None:

@@ -86,7 +86,7 @@ def test_floater_from_floater_keeps_what_its_parameters_mean(tmp_path, caplog):
         expected, found = (m.eval()(source, None, target)[0] for m in (parent, model))
     torch.testing.assert_close(found, expected)
     assert build(arch, floater_nonlinearity="tanh", **start).args.floater_nonlinearity == "tanh"
-    (message,) = set(warnings(caplog))
+    (message,) = warnings(caplog)
     assert "--floater-nonlinearity tanh: " in message
     assert "trained with relu" in message
     stored(tmp_path / "parent.pt", build(arch, floater_form="additive"), arch, {})
