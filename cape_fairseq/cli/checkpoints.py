@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, positive
@@ -70,24 +70,28 @@ def solve_floater(args: Namespace) -> Found:
         stored = store_vectors(checkpoint, args.positions)
     except UserError as error:
         raise UserError(f"{args.checkpoint}: {error}") from None
-    errors = {
-        side: found.tolist() for side, found in solver_errors(checkpoint, args.positions).items()
-    }
+    found = solver_errors(checkpoint, args.positions)
+    errors = {side: of_positions.tolist() for side, of_positions in found.items()}
     write(checkpoint, args.output)
-    worst = {side: max(found, default=0.0) for side, found in errors.items()}
     lines = [[side, str(count), *worst_row(errors.get(side))] for side, count in stored.items()]
-    notes = [
-        f"{args.output}: error of a position's vector, of the way from its start, against rk4 with "
-        "5 steps"
-    ]
-    advice = "train with more --floater-solver-steps, or a smaller --floater-lr-scale"
-    notes += [
-        f"{side}: {error:.1e} is more than {CLOSE:.0e}; {advice}"
-        for side, error in worst.items()
-        if error > CLOSE
-    ]
     head = ["stack", "vectors", "largest error", "at token", "mean"]
+    notes = solver_notes(args.output, errors)
     return Found([Rows(head, lines, notes)], {"stored": stored, "errors": errors})
+
+
+def solver_notes(output: Path, errors: Mapping[str, Sequence[float]]) -> list[str]:
+    """What the errors are, and what to do about large ones."""
+    what = "error of a position's vector, of the way from its start, against rk4 with 5 steps"
+    advice = "train with more --floater-solver-steps, or a smaller --floater-lr-scale"
+    worst = {side: max(found, default=0.0) for side, found in errors.items()}
+    return [
+        f"{output}: {what}",
+        *(
+            f"{side}: {error:.1e} is more than {CLOSE:.0e}; {advice}"
+            for side, error in worst.items()
+            if error > CLOSE
+        ),
+    ]
 
 
 def worst_row(errors: Sequence[float] | None) -> list[str]:

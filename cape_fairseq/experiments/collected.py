@@ -74,35 +74,43 @@ def rows(out: Path, experiment: Experiment) -> Rows:
 
 def cost_rows(out: Path, experiment: Experiment) -> Rows:
     """Cost beside the first row's: SHAPE's speed column and Table 6, FLOATER's parameters."""
-    lines, first, plain = [], None, None
-    for row in experiment.rows:
-        found = [
+    runs = {
+        row.name: [
             read_json(path, "tests") for path in sorted(out.glob(f"{row.name}/*/results.json"))
         ]
-        if not found:
-            continue
-        speeds = [run["words_per_second"] for run in found if run.get("words_per_second")]
-        speed = statistics.median(speeds) if speeds else None
-        first = first or speed
-        seconds = [run["wall_seconds"] for run in found if run.get("wall_seconds")]
-        parameters, own = row.published.get("parameters"), found[0].get("parameters")
-        plain = own if row is experiment.rows[0] else plain
-        lines.append(
-            [
-                row.name,
-                f"{own:,}" if own else "-",
-                f"{own - plain:,}" if own and plain else "-",
-                "-" if parameters is None else f"{parameters:,.0f}",
-                f"{speed / first:.2f}" if speed and first else "-",
-                f"{statistics.mean(seconds) / 3600:.2f}" if seconds else "-",
-                "-" if row.gpu_hours is None else f"{row.gpu_hours:,.0f}",
-                found[0].get("device") or "-",
-            ]
-        )
+        for row in experiment.rows
+    }
+    plain = runs[experiment.rows[0].name]
+    size = plain[0].get("parameters") if plain else None
+    speed = next((speed for found in runs.values() if (speed := speed_of(found))), None)
+    lines = [cost(row, runs[row.name], size, speed) for row in experiment.rows if runs[row.name]]
     head = ["row", "parameters", "more than the first row", "of positions, published"]
     head += ["words/s, first row = 1"]
     head += ["hours", "GPU-hours, published", "device"]
     return Rows(head, lines, title="Cost of one training")
+
+
+def speed_of(runs: list[dict]) -> float | None:
+    """Words a second, the median of those that are known."""
+    speeds = [run["words_per_second"] for run in runs if run.get("words_per_second")]
+    return statistics.median(speeds) if speeds else None
+
+
+def cost(row: Row, runs: list[dict], size: int | None, first: float | None) -> list[str]:
+    """A line of :func:`cost_rows`, beside the first row's parameters and speed."""
+    speed = speed_of(runs)
+    seconds = [run["wall_seconds"] for run in runs if run.get("wall_seconds")]
+    parameters, own = row.published.get("parameters"), runs[0].get("parameters")
+    return [
+        row.name,
+        f"{own:,}" if own else "-",
+        f"{own - size:,}" if own and size else "-",
+        "-" if parameters is None else f"{parameters:,.0f}",
+        f"{speed / first:.2f}" if speed and first else "-",
+        f"{statistics.mean(seconds) / 3600:.2f}" if seconds else "-",
+        "-" if row.gpu_hours is None else f"{row.gpu_hours:,.0f}",
+        runs[0].get("device") or "-",
+    ]
 
 
 def swap_rows(out: Path, experiment: Experiment) -> Rows:

@@ -4,15 +4,18 @@ import itertools
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from fairseq import options
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import machine
+from cape_fairseq.experiments.collected import cost_rows
 from cape_fairseq.experiments.jobs import Plan
 from cape_fairseq.experiments.papers import EXPERIMENTS, find
 from cape_fairseq.experiments.plan import Settings, experiment_jobs
+from cape_fairseq.experiments.table import Row
 from cape_fairseq.experiments.training import TrainingRun
 from tests.support import ROOT, cape
 
@@ -228,6 +231,25 @@ def test_collected_results_stand_beside_the_papers(tmp_path):
     refused = cape(*command, check=False)
     assert refused.returncode == 1
     assert "has no tokenized_bleu; score the run again with --tokenized" in refused.stderr
+
+
+def test_collected_costs_stand_beside_the_first_rows(tmp_path):
+    """FLOATER's Table 6: what each row adds to the parameters of the first, and its speed."""
+    costs = {
+        "sinpos": [(1000, 500.0, 3600), (1000, 700.0, 7200)],  # median 600
+        "floater-all": [(1250, 300.0, 1800)],
+    }
+    for row, runs in costs.items():
+        for seed, (parameters, speed, seconds) in enumerate(runs):
+            results(tmp_path / row / str(seed), test=27.0)
+            path = tmp_path / row / str(seed) / "results.json"
+            cost = {"parameters": parameters, "words_per_second": speed, "wall_seconds": seconds}
+            path.write_text(json.dumps({**json.loads(path.read_text()), **cost, "device": "X"}))
+    rows = (Row("sinpos", "sinpos"), Row("floater-all", "floater"))
+    experiment = replace(EXPERIMENTS["floater_table2"], rows=rows)
+    lines = {line[0]: line[1:] for line in cost_rows(tmp_path, experiment).lines}
+    assert lines["sinpos"] == ["1,000", "0", "-", "1.00", "1.50", "-", "X"]
+    assert lines["floater-all"] == ["1,250", "250", "-", "0.50", "0.50", "-", "X"]
 
 
 def test_floater_has_its_additive_form_caching_and_a_plain_model_of_equal_compute():
