@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from cape_fairseq.data.toy_grammar import sentence
@@ -30,6 +31,11 @@ LONGEST = (
     "test_mixed_lengths.py",
     "test_papers.py",
 )
+
+
+# An example may take long on a machine that does other things.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -84,6 +84,11 @@ def owners(name: str) -> list[str]:
     return found
 
 
+def is_complete(args: Any) -> bool:
+    """Whether all options are filled in, as in a checkpoint."""
+    return all(getattr(args, name, None) is not None for name in STORED)
+
+
 def refuse_foreign(args: Any) -> None:
     """Refuse options that were given and mean nothing here; ``args`` has what was given only.
 
@@ -92,7 +97,7 @@ def refuse_foreign(args: Any) -> None:
     Raises:
         ValueError: naming the option, and the encodings for which it means something.
     """
-    if all(getattr(args, name, None) is not None for name in STORED):
+    if is_complete(args):
         return
     given = [name for name in OPTIONS if getattr(args, name, None) not in (None, False)]
     encoding = getattr(args, "position_encoding", None) or "sinpos"

@@ -126,8 +126,8 @@ FLOATER = Encoding(
     flow=flow,
     keeps="floater_parent",
     meaning=MEANING,
-    parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|seen\..*|names_a_block|kept\..*"
-    r"|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
+    parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|seen\..*|names_a_block"
+    r"|kept\..*|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",
     resolve=resolve,
     check=check,
     check_kept=check_kept,

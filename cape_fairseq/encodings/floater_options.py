@@ -83,6 +83,7 @@ MEANING = (
     "floater_decoder_dynamics",
     "floater_nonlinearity",
     "floater_slope",
+    "floater_beyond",
     "floater_step",
     "floater_solver",
     "floater_solver_steps",

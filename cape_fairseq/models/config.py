@@ -3,7 +3,6 @@
 # No "from __future__ import annotations": fairseq reads the types of fields at run time.
 import logging
 from dataclasses import MISSING, dataclass, fields, make_dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
 from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
 from cape_fairseq.encodings import ENCODINGS
-from cape_fairseq.encodings.common import GROUPS, refuse_foreign, resolve
+from cape_fairseq.encodings.common import GROUPS, is_complete, refuse_foreign, resolve
 from cape_fairseq.encodings.options import choice, flag, names, option
 from cape_fairseq.encodings.row import Encoding
 from cape_fairseq.errors import UserError
@@ -89,18 +88,28 @@ def adopt_parent(args: Any) -> None:
     """
     row = ENCODINGS.get(getattr(args, "position_encoding", None))
     path = getattr(args, "finetune_from_model", None)
-    if not row or not row.keeps or not path:
+    if not row or not row.keeps or not path or is_complete(args):
         return
-    if (Path(getattr(args, "save_dir", None) or "checkpoints") / "checkpoint_last.pt").exists():
-        return  # goes on, and takes nothing from the model
-    try:
-        options = options_of(read(Path(path)))
-    except UserError as error:
-        raise ValueError(f"--finetune-from-model: {error}") from None
+    options = options_to_keep(Path(path), Path(getattr(args, "save_dir", None) or "checkpoints"))
     if encoding_of(options) == row.name:
         adopt_meaning(args, row, options)
-    if getattr(args, row.keeps, None) is None:
-        adopt_positions(args, row, options)
+    adopt_positions(args, row, options)
+
+
+def options_to_keep(parent: Path, folder: Path) -> Any:
+    """Of the training that goes on in a folder, otherwise of its parent.
+
+    Raises:
+        ValueError: the parent cannot be read.
+    """
+    try:
+        return options_of(read(folder / "checkpoint_last.pt"))
+    except UserError:  # there is none, or it is damaged and fairseq takes the one before
+        pass
+    try:
+        return options_of(read(parent))
+    except UserError as error:
+        raise ValueError(f"--finetune-from-model: {error}") from None
 
 
 def adopt_meaning(args: Any, row: Encoding, options: Any) -> None:
@@ -112,14 +121,8 @@ def adopt_meaning(args: Any, row: Encoding, options: Any) -> None:
         if given is None:
             setattr(args, name, stored)
         elif given != stored:
-            trained = f"{args.finetune_from_model} was trained with {stored}"
-            warn_once(f"{flag(name)} {given}: {trained}, so its positions will be others")
-
-
-@cache
-def warn_once(message: str) -> None:
-    """fairseq fills in the options of a model several times."""
-    logger.warning(message)
+            message = "%s %s: %s was trained with %s, so its positions will be others"
+            logger.warning(message, flag(name), given, args.finetune_from_model, stored)
 
 
 def adopt_positions(args: Any, row: Encoding, options: Any) -> None:
@@ -128,20 +131,25 @@ def adopt_positions(args: Any, row: Encoding, options: Any) -> None:
     Raises:
         ValueError: they are not whole.
     """
-    parent = encoding_of(options)
-    path = args.finetune_from_model
-    kept = getattr(options, row.keeps, None) if parent == row.name else parent
+    parent, path = encoding_of(options), args.finetune_from_model
+    # A model of version 0.1.0 does not say that it keeps sinusoids.
+    kept = (getattr(options, row.keeps, None) or "sinpos") if parent == row.name else parent
+    given = getattr(args, row.keeps, None)
+    if given not in (None, kept):
+        message = "%s %s: %s has the positions of %s, which are left out"
+        logger.warning(message, flag(row.keeps), given, path, kept)
+        return
     scale = float(getattr(options, "source_scale", None) or 1)
-    if scale != 1:
+    if scale != 1 and given is None:
         raise ValueError(
             f"{path} has a source scale of {scale:.4f}, and {row.name} has whole positions only; "
             f"fine-tune a model with --source-scale 1, or say {flag(row.keeps)} {parent} to lose it"
         )
     setattr(args, row.keeps, kept)
-    for name in ("position_layers", "source_bos", *names(ENCODINGS[kept or parent].options)):
+    for name in ("position_layers", "source_bos", *names(ENCODINGS[kept].options)):
         if getattr(args, name, None) is None:
             setattr(args, name, getattr(options, name, None))
-    logger.info("%s keeps the positions of %s: %s", row.name, path, kept or parent)
+    logger.info("%s keeps the positions of %s: %s", row.name, path, kept)
 
 
 def read_stock_options(args: Any) -> None:

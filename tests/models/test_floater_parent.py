@@ -91,3 +91,53 @@ def test_floater_from_floater_keeps_what_its_parameters_mean(tmp_path, caplog):
     assert "trained with relu" in message
     stored(tmp_path / "parent.pt", build(arch, floater_form="additive"), arch, {})
     assert build(arch, **start).args.floater_form == "additive"
+
+
+ARCH = "floater_transformer_tiny"
+
+
+def test_a_trained_floater_needs_its_parent_no_more(tmp_path, caplog):
+    """Its options are complete, wherever the files are that it was trained from."""
+    stored(tmp_path / "parent.pt", build("rope_transformer_tiny"), "rope_transformer_tiny", {})
+    model = build(ARCH, finetune_from_model=tmp_path / "parent.pt", floater_slope="bounded")
+    (tmp_path / "parent.pt").unlink()
+    again = build(**{**vars(model.args), "arch": ARCH, "save_dir": tmp_path / "elsewhere"})
+    assert again.args.floater_parent == "rope"
+    again.load_state_dict(model.state_dict(), strict=True)
+    assert not warnings(caplog)
+
+
+@pytest.mark.parametrize("last", ["whole", "damaged"])
+def test_a_training_that_goes_on_keeps_what_it_took_over(tmp_path, last):
+    """The same command a second time; the parent's options, of which none is given."""
+    options = {"floater_parent": "relpos", "relpos_max_distance": 7, "floater_step": 0.05}
+    stored(tmp_path / "parent.pt", build(ARCH, **options), ARCH, {})
+    command = {"finetune_from_model": str(tmp_path / "parent.pt"), "save_dir": str(tmp_path)}
+    first = build(ARCH, **command)
+    stored(tmp_path / "checkpoint_last.pt", first, ARCH, {})
+    if last == "damaged":
+        (tmp_path / "checkpoint_last.pt").write_bytes(b"half a checkpoint")
+    else:
+        (tmp_path / "parent.pt").unlink()
+    second = build(ARCH, **command)
+    assert {name: getattr(second.args, name) for name in options} == options
+
+
+def test_a_floater_of_an_earlier_version_stands_on_sinusoids(tmp_path):
+    """And what it learned from is not what the next training learns."""
+    old = build(ARCH, floater_freeze="transformer").args
+    del old.floater_parent
+    torch.save({"args": old, "cfg": None, "model": {}}, tmp_path / "old.pt")
+    model = build(ARCH, finetune_from_model=tmp_path / "old.pt")
+    assert (model.args.floater_parent, model.args.floater_freeze) == ("sinpos", "none")
+
+
+def test_a_given_parent_is_kept_with_its_options_or_left_out_by_name(tmp_path, caplog):
+    options = {"floater_parent": "relpos", "relpos_max_distance": 7}
+    stored(tmp_path / "parent.pt", build(ARCH, **options), ARCH, {})
+    start = {"finetune_from_model": tmp_path / "parent.pt"}
+    assert build(ARCH, floater_parent="relpos", **start).args.relpos_max_distance == 7
+    assert not warnings(caplog)
+    assert build(ARCH, floater_parent="sinpos", **start).args.floater_parent == "sinpos"
+    (message,) = warnings(caplog)
+    assert "has the positions of relpos, which are left out" in message
