@@ -42,8 +42,7 @@ TINY = {
     "decoder_attention_heads": 4,
     "share_all_embeddings": True,
 }
-
-
+# Options of a model that is as small as it can be.
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | {
     f"{side}_{option}": value
     for side in ("encoder", "decoder")

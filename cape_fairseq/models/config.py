@@ -90,29 +90,32 @@ def adopt_parent(args: Any) -> None:
     path = getattr(args, "finetune_from_model", None)
     if not row or not row.keeps or not path or is_complete(args):
         return
-    options = options_to_keep(Path(path), Path(getattr(args, "save_dir", None) or "checkpoints"))
+    folder = Path(getattr(args, "save_dir", None) or "checkpoints")
+    origin, options = origin_of(folder, Path(path))
     if encoding_of(options) == row.name:
-        adopt_meaning(args, row, options)
-    adopt_positions(args, row, options)
+        adopt_meaning(args, row, origin, options)
+    adopt_positions(args, row, origin, options)
 
 
-def options_to_keep(parent: Path, folder: Path) -> Any:
-    """Of the training that goes on in a folder, otherwise of its parent.
+def origin_of(folder: Path, parent: Path) -> tuple[Path, Any]:
+    """The checkpoint of the training that goes on in a folder, otherwise its parent; and its
+    options.
 
     Raises:
         ValueError: the parent cannot be read.
     """
+    last = folder / "checkpoint_last.pt"
     try:
-        return options_of(read(folder / "checkpoint_last.pt"))
+        return last, options_of(read(last))
     except UserError:  # there is none, or it is damaged and fairseq takes the one before
         pass
     try:
-        return options_of(read(parent))
+        return parent, options_of(read(parent))
     except UserError as error:
         raise ValueError(f"--finetune-from-model: {error}") from None
 
 
-def adopt_meaning(args: Any, row: Encoding, options: Any) -> None:
+def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> None:
     """What the parameters of an encoding stand for, where nothing else is said."""
     defaults = {field.name: field.default for field in fields(row.options)}
     for name in row.meaning:
@@ -122,34 +125,34 @@ def adopt_meaning(args: Any, row: Encoding, options: Any) -> None:
             setattr(args, name, stored)
         elif given != stored:
             message = "%s %s: %s was trained with %s, so its positions will be others"
-            logger.warning(message, flag(name), given, args.finetune_from_model, stored)
+            logger.warning(message, flag(name), given, origin, stored)
 
 
-def adopt_positions(args: Any, row: Encoding, options: Any) -> None:
+def adopt_positions(args: Any, row: Encoding, origin: Path, options: Any) -> None:
     """The positions that a row keeps beside its own.
 
     Raises:
         ValueError: they are not whole.
     """
-    parent, path = encoding_of(options), args.finetune_from_model
+    parent = encoding_of(options)
     # A model of version 0.1.0 does not say that it keeps sinusoids.
     kept = (getattr(options, row.keeps, None) or "sinpos") if parent == row.name else parent
     given = getattr(args, row.keeps, None)
     if given not in (None, kept):
         message = "%s %s: %s has the positions of %s, which are left out"
-        logger.warning(message, flag(row.keeps), given, path, kept)
+        logger.warning(message, flag(row.keeps), given, origin, kept)
         return
     scale = float(getattr(options, "source_scale", None) or 1)
     if scale != 1 and given is None:
         raise ValueError(
-            f"{path} has a source scale of {scale:.4f}, and {row.name} has whole positions only; "
+            f"{origin} has a source scale of {scale:.4f}, and {row.name} has whole positions only; "
             f"fine-tune a model with --source-scale 1, or say {flag(row.keeps)} {parent} to lose it"
         )
     setattr(args, row.keeps, kept)
     for name in ("position_layers", "source_bos", *names(ENCODINGS[kept].options)):
         if getattr(args, name, None) is None:
             setattr(args, name, getattr(options, name, None))
-    logger.info("%s keeps the positions of %s: %s", row.name, path, kept)
+    logger.info("%s keeps the positions of %s: %s", row.name, origin, kept)
 
 
 def read_stock_options(args: Any) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from tests.support import TINY, batch, build
 
+ARCH = "floater_transformer_tiny"
 PARENTS = {
     "transformer": {},
     "sinpos": {},
@@ -39,9 +40,7 @@ def test_floater_keeps_whatever_positions_its_parent_has(name, tmp_path):
     arch = encoding if encoding == "transformer" else f"{encoding}_transformer_tiny"
     parent = build(arch, 3, **options)
     stored(tmp_path / "parent.pt", parent, arch, options)
-    model = build(
-        "floater_transformer_tiny", 4, source_scale=None, finetune_from_model=tmp_path / "parent.pt"
-    )
+    model = build(ARCH, 4, source_scale=None, finetune_from_model=tmp_path / "parent.pt")
     assert model.args.floater_parent == ("sinpos" if arch == "transformer" else encoding)
     model.load_state_dict(parent.state_dict())
     for left in (True, False):
@@ -59,12 +58,12 @@ def test_a_parent_that_cannot_be_kept_is_refused(tmp_path):
     stored(tmp_path / "parent.pt", parent, "cape_transformer_tiny", {})
     options = {"source_scale": None, "finetune_from_model": tmp_path / "parent.pt"}
     with pytest.raises(ValueError, match=r"source scale of 1\.2000"):
-        build("floater_transformer_tiny", **options)
+        build(ARCH, **options)
     with pytest.raises(ValueError, match="no checkpoint"):
-        build("floater_transformer_tiny", finetune_from_model=tmp_path / "missing.pt")
-    build("floater_transformer_tiny", floater_form="additive", floater_parent="sinpos", **options)
+        build(ARCH, finetune_from_model=tmp_path / "missing.pt")
+    build(ARCH, floater_form="additive", floater_parent="sinpos", **options)
     with pytest.raises(ValueError, match="floater-parent"):
-        build("floater_transformer_tiny", floater_parent="floater")
+        build(ARCH, floater_parent="floater")
 
 
 def warnings(caplog):
@@ -74,10 +73,10 @@ def warnings(caplog):
 def test_floater_from_floater_keeps_what_its_parameters_mean(tmp_path, caplog):
     """Its own nonlinearity, step and form, unless others are given, with a warning then."""
     own = {"floater_nonlinearity": "relu", "floater_step": 0.05, "floater_slope": "bounded"}
-    arch, start = "floater_transformer_tiny", {"finetune_from_model": tmp_path / "parent.pt"}
-    parent = build(arch, 3, floater_init_scale=1.0, **own)
-    stored(tmp_path / "parent.pt", parent, arch, {})
-    model = build(arch, 4, **start)
+    start = {"finetune_from_model": tmp_path / "parent.pt"}
+    parent = build(ARCH, 3, floater_init_scale=1.0, **own)
+    stored(tmp_path / "parent.pt", parent, ARCH, {})
+    model = build(ARCH, 4, **start)
     assert {name: getattr(model.args, name) for name in own} == own
     assert not warnings(caplog)
     model.load_state_dict(parent.state_dict())
@@ -85,15 +84,12 @@ def test_floater_from_floater_keeps_what_its_parameters_mean(tmp_path, caplog):
     with torch.no_grad():
         expected, found = (m.eval()(source, None, target)[0] for m in (parent, model))
     torch.testing.assert_close(found, expected)
-    assert build(arch, floater_nonlinearity="tanh", **start).args.floater_nonlinearity == "tanh"
+    assert build(ARCH, floater_nonlinearity="tanh", **start).args.floater_nonlinearity == "tanh"
     (message,) = warnings(caplog)
     assert "--floater-nonlinearity tanh: " in message
     assert "trained with relu" in message
-    stored(tmp_path / "parent.pt", build(arch, floater_form="additive"), arch, {})
-    assert build(arch, **start).args.floater_form == "additive"
-
-
-ARCH = "floater_transformer_tiny"
+    stored(tmp_path / "parent.pt", build(ARCH, floater_form="additive"), ARCH, {})
+    assert build(ARCH, **start).args.floater_form == "additive"
 
 
 def test_a_trained_floater_needs_its_parent_no_more(tmp_path, caplog):
@@ -108,7 +104,7 @@ def test_a_trained_floater_needs_its_parent_no_more(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("last", ["whole", "damaged"])
-def test_a_training_that_goes_on_keeps_what_it_took_over(tmp_path, last):
+def test_a_training_that_goes_on_keeps_what_it_took_over(tmp_path, last, caplog):
     """The same command a second time; the parent's options, of which none is given."""
     options = {"floater_parent": "relpos", "relpos_max_distance": 7, "floater_step": 0.05}
     stored(tmp_path / "parent.pt", build(ARCH, **options), ARCH, {})
@@ -121,6 +117,10 @@ def test_a_training_that_goes_on_keeps_what_it_took_over(tmp_path, last):
         (tmp_path / "parent.pt").unlink()
     second = build(ARCH, **command)
     assert {name: getattr(second.args, name) for name in options} == options
+    build(ARCH, **command, floater_step=0.1)
+    (message,) = warnings(caplog)
+    origin = "parent.pt" if last == "damaged" else "checkpoint_last.pt"
+    assert f"{origin} was trained with 0.05" in message
 
 
 def test_a_floater_of_an_earlier_version_stands_on_sinusoids(tmp_path):
