@@ -17,6 +17,13 @@ from tests.support import (
 )
 
 
+def checkpoint_of(model, **options):
+    """What fairseq would have stored of a model of :func:`deep`."""
+    own = {"residual_init": "admin-profiled", "encoder_layers": 4, "decoder_layers": 4}
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    return {"model": state, "args": Namespace(**own, **options), "cfg": None}
+
+
 def test_a_decoder_without_cross_attention_is_profiled_and_folded():
     options = {"no_cross_attention": True, "residual_init": "admin-profiled"}
     model = build("sinpos_transformer_tiny", **options)
@@ -62,20 +69,8 @@ def test_folding_leaves_the_function(encoding):
     for name, parameter in model.named_parameters():  # as if trained: each channel its own
         if name.endswith(("_omega", "layer_norm.weight", "layer_norm.bias")):
             parameter.data += 0.3 * torch.rand(parameter.shape, generator=generator)
-    arguments = Namespace(
-        arch=f"{encoding}_transformer_tiny",
-        residual_init="admin-profiled",
-        encoder_layers=4,
-        decoder_layers=4,
-        position_encoding=encoding,
-        floater_form="bias",
-        **options,
-    )
-    checkpoint = {
-        "model": {k: v.clone() for k, v in model.state_dict().items()},
-        "args": arguments,
-        "cfg": None,
-    }
+    own = {"position_encoding": encoding, "floater_form": "bias", **options}
+    checkpoint = checkpoint_of(model, arch=f"{encoding}_transformer_tiny", **own)
     left = fold_checkpoint(checkpoint)
     assert left == ["encoder.layers.0.self_attn_omega", "decoder.layers.0.self_attn_omega"]
     assert checkpoint["args"].residual_init == "admin-first"
@@ -100,13 +95,8 @@ def test_folding_leaves_the_function(encoding):
 
 def test_untrained_first_omegas_need_no_parameter():
     model = deep("sinpos_transformer_tiny")
-    arguments = Namespace(
-        encoder_layers=4,
-        decoder_layers=4,
-        position_encoding="sinpos",
-        residual_init="admin-profiled",
-    )
-    checkpoint = {"model": dict(model.state_dict()), "args": arguments, "cfg": None}
+    checkpoint = checkpoint_of(model, position_encoding="sinpos")
+    arguments = checkpoint["args"]
     assert fold_checkpoint(checkpoint) == []
     assert arguments.residual_init == "default"
     plain = build("sinpos_transformer_tiny", encoder_layers=4, decoder_layers=4)
@@ -117,23 +107,12 @@ def test_untrained_first_omegas_need_no_parameter():
 
 def test_blocks_that_add_positions_keep_their_omega():
     model = deep("sinpos_transformer_tiny", position_layers="all")
-    arguments = Namespace(
-        encoder_layers=4,
-        decoder_layers=4,
-        position_encoding="sinpos",
-        position_layers="all",
-        residual_init="admin-profiled",
-    )
-    checkpoint = {
-        "model": {k: v.clone() for k, v in model.state_dict().items()},
-        "args": arguments,
-        "cfg": None,
-    }
+    checkpoint = checkpoint_of(model, position_encoding="sinpos", position_layers="all")
     left = fold_checkpoint(checkpoint)
     assert left == [
         f"{side}.layers.{n}.self_attn_omega" for side in ("encoder", "decoder") for n in (1, 2, 3)
     ]
-    assert arguments.residual_init == "admin-profiled"
+    assert checkpoint["args"].residual_init == "admin-profiled"
     folded = build(
         "sinpos_transformer_tiny",
         residual_init="admin-profiled",
