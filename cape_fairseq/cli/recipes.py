@@ -137,7 +137,7 @@ def add_lengths(parser: ArgumentParser) -> None:
     seeds = (1, 10000001, 20000001)
     parser.add_argument("--seeds", type=numbers, default=seeds, help="(1 10000001 20000001)")
     parser.add_argument("--max-update", type=positive, default=0, help="(900; with --data 8000)")
-    further = "of rows that start from the sinpos of their seed (a third of --max-update)"
+    further = "of rows that go on from another one of their seed (a third of --max-update)"
     parser.add_argument("--tune-update", type=positive, default=0, help=further)
     parser.add_argument(
         "--stack", type=positive, default=0, help="tokens of a stack (100; with --data 300)"
@@ -156,7 +156,7 @@ def lengths(args: Namespace) -> Found:
         *(args.max_update, args.tune_update, args.stack, args.mix_from, args.bpe),
     )
     if args.rows == "list":
-        print(*recipe.rows(wanted), *recipe.tuned_rows(wanted), sep="\n")
+        print(*recipe.rows(wanted), sep="\n")
         return Found([])
     plan = Plan()
     return start(args, plan, recipe.jobs(plan, wanted))

@@ -47,8 +47,9 @@ def test_every_encoding_has_a_row():
     assert set(ENCODINGS) <= set(cape("lengths", "--rows", "list").stdout.split())
 
 
-def test_tuned_rows_start_from_the_sinpos_of_their_seed():
-    options = ("--rows", "floater-tuned cape-near-mixed", "--seeds", "1 2", "--max-update", 90)
+def test_tuned_rows_start_from_a_row_of_their_seed():
+    rows = "floater-tuned cape-near-mixed kerple-tuned-mixed"
+    options = ("--rows", rows, "--seeds", "1 2", "--max-update", 90)
     printed = cape("lengths", *options, "--tune-update", 40, "--dry-run").stdout.splitlines()
     found = {}
     for words in (line.split() for line in printed if " train-run " in line):
@@ -56,9 +57,13 @@ def test_tuned_rows_start_from_the_sinpos_of_their_seed():
         updates = words[len(words) - words[::-1].index("--max-update")]
         found[words[words.index("train-run") + 1]] = (parent, updates)
     for seed in ("1", "2"):
-        parent = f"sinpos/{seed}/checkpoints/checkpoint_best.pt"
-        assert found[f"sinpos/{seed}"] == (None, "90")
-        assert found[f"floater-tuned/{seed}"] == (parent, "40")
-        assert found[f"cape-near-mixed/{seed}"] == (parent, "40")
-    # The parent itself is not tested unless its row is asked for.
+        for parent, child in (
+            ("sinpos", "floater-tuned"),
+            ("sinpos", "cape-near-mixed"),
+            ("kerple", "kerple-tuned-mixed"),
+        ):
+            assert found[f"{parent}/{seed}"] == (None, "90")
+            checkpoint = f"{parent}/{seed}/checkpoints/checkpoint_best.pt"
+            assert found[f"{child}/{seed}"] == (checkpoint, "40")
+    # A parent itself is not tested unless its row is asked for.
     assert not any("--path sinpos/" in line for line in printed)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cape_fairseq.encodings import ENCODINGS
-from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.recipes import length_rows
+from cape_fairseq.experiments.recipes.length_rows import Row
 from cape_fairseq.experiments.recipes.settings import (
     NOT_CUT,
-    PLAIN_SOURCE,
     QUICK,
     QUICK_STACK,
     QUICK_UPDATES,
     TINY,
     TUNING,
-    mixed,
     splits,
     stacks,
 )
@@ -51,7 +48,7 @@ class Lengths:
 
     @property
     def further(self) -> int:
-        """Updates of rows that start from sinpos."""
+        """Updates of rows that go on from another one."""
         return self.tune_update or max(1, self.updates // 3)
 
     @property
@@ -60,54 +57,9 @@ class Lengths:
         return self.stack or (300 if self.data else QUICK_STACK)
 
 
-def rows(wanted: Lengths) -> dict[str, tuple[str, ...]]:
-    """The encoding and options of every row."""
-    far, updates = str(wanted.tokens), str(wanted.updates)
-    mix = mixed(wanted.tokens, wanted.mix_from)
-    cape, shape = ("cape", "--cape-global-shift"), ("shape", "--shape-max-shift")
-    return {
-        **{name: (name,) for name in ENCODINGS},
-        "randpos": (
-            *("sinpos", "--position-augmentation", "randpos"),
-            *("--randpos-range", str(4 * wanted.tokens)),
-        ),
-        "cape-unscaled": ("cape", *PLAIN_SOURCE),
-        "cape-far": (*cape, far),
-        "cape-grown": (*cape, far, "--shift-warmup", updates),
-        "cape-share": (*cape, far, "--shift-probability", "0.5"),
-        "shape-far": (*shape, far),
-        "shape-shared": (*shape, far, "--shape-shared-shift"),
-        "shape-grown": (*shape, far, "--shift-warmup", updates),
-        "sinpos-mixed": ("sinpos", *mix),
-        "cape-mixed": ("cape", *PLAIN_SOURCE, *mix),
-        "cape-scaled-mixed": ("cape", *mix),
-        "shape-mixed": (*shape, "50", *mix),
-        **{f"{name}-mixed": (name, *mix) for name in ("rope", "alibi", "relpos", "kerple")},
-    }
-
-
-def tuned_rows(wanted: Lengths) -> dict[str, tuple[str, ...]]:
-    """The encoding and options of every row that starts from the sinpos of its seed."""
-    longest = wanted.tokens * 4 // 3  # so that most stacks of the test are no longer
-    mix = mixed(longest, from_epoch=1)
-    return {
-        "sinpos-tuned": ("sinpos",),
-        "floater-tuned": ("floater",),
-        "sinpos-tuned-mixed": ("sinpos", *mix),
-        "cape-near-mixed": ("cape", *PLAIN_SOURCE, "--cape-global-shift", "10", *mix),
-    }
-
-
-def chosen(wanted: Lengths) -> Mapping[str, tuple[str, ...]]:
-    """
-    Raises:
-        UserError: there is no such row.
-    """
-    known = rows(wanted) | tuned_rows(wanted)
-    for name in wanted.rows:
-        if name not in known:
-            raise UserError(f"there is no row {name}; choose from {' '.join(known)}")
-    return {name: known[name] for name in wanted.rows or known}
+def rows(wanted: Lengths) -> dict[str, Row]:
+    """All rows by name, as the wanted sizes make them."""
+    return length_rows.rows(wanted.tokens, wanted.updates, wanted.mix_from)
 
 
 def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
@@ -122,12 +74,12 @@ def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
 
 def jobs(plan: Plan, wanted: Lengths) -> str:
     """All jobs -> what identifies the data."""
-    chosen_rows = chosen(wanted)
+    names = length_rows.chosen(rows(wanted), wanted.rows)
     text, settings = data(plan, wanted)
     found = []
     for seed in wanted.seeds:
-        for name, row in chosen_rows.items():
-            model = trained(plan, wanted, text, name, row, seed)
+        for name in names:
+            model = trained(plan, wanted, text, name, seed)
             found.append(test(plan, model, text, wanted.tokens))
     words = command("cape-fairseq", "length", ".", "--output", "length")
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
@@ -135,18 +87,16 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     return settings
 
 
-def trained(
-    plan: Plan, wanted: Lengths, text: Text, name: str, row: tuple[str, ...], seed: int
-) -> Model:
-    """A row's model of a seed."""
-    (encoding, *own), parent = row, None
+def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Model:
+    """A row's model of a seed; the row that it goes on from before it."""
+    row, parent = rows(wanted)[name], None
     limit: tuple[str, ...] = ("--max-update", str(wanted.updates))
-    if name in tuned_rows(wanted):
-        parent = trained(plan, wanted, text, "sinpos", ("sinpos",), seed)
+    if row.parent:
+        parent = trained(plan, wanted, text, row.parent, seed)
         limit = command("--max-update", wanted.further, TUNING)
     options = command(
-        *("--arch", f"{encoding}_transformer_tiny", TINY if wanted.data else QUICK, own),
-        *(limit, "--seed", seed),
+        *("--arch", f"{row.encoding}_transformer_tiny", TINY if wanted.data else QUICK),
+        *(row.options, limit, "--seed", seed),
     )
     return steps.train(plan, f"{name}/{seed}", text, options, parent)
 

@@ -1,0 +1,105 @@
+"""The rows of the table of lengths: encodings, what may help them, and where they start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cape_fairseq.encodings import ENCODINGS
+from cape_fairseq.errors import UserError
+from cape_fairseq.experiments.recipes.settings import PLAIN_SOURCE, mixed
+
+# Encodings whose function at first is sinpos', so that they go on from its row.
+FROM_SINPOS = ("cape", "shape", "floater")
+NEAR_SHIFT = "10"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one row is trained with.
+
+    Args:
+        options: of fairseq-train, beside what all rows have.
+        parent: the row of the same seed that it goes on from; empty where it starts anew.
+    """
+
+    encoding: str
+    options: tuple[str, ...] = ()
+    parent: str = ""
+
+
+def rows(tokens: int, updates: int, mix_from: int) -> dict[str, Row]:
+    """All rows by name.
+
+    Args:
+        tokens: of a stack that is tested on, and that rows which are mixed from the begin train on.
+        updates: of a row that starts anew.
+        mix_from: the epoch from which these rows see stacks.
+    """
+    return {
+        **{name: Row(name) for name in ENCODINGS},
+        **shifted(tokens, updates),
+        **mixed_from_the_begin(mixed(tokens, mix_from)),
+        **going_on(mixed(tokens * 4 // 3, from_epoch=1)),
+    }
+
+
+def shifted(tokens: int, updates: int) -> dict[str, Row]:
+    """Positions that training changes, in ways that may be learned as fast as plain ones."""
+    far = str(tokens)
+    cape, shape = ("--cape-global-shift", far), ("--shape-max-shift", far)
+    random_range = ("--randpos-range", str(4 * tokens))
+    return {
+        "randpos": Row("sinpos", ("--position-augmentation", "randpos", *random_range)),
+        "cape-unscaled": Row("cape", PLAIN_SOURCE),
+        "cape-far": Row("cape", cape),
+        "cape-grown": Row("cape", (*cape, "--shift-warmup", str(updates))),
+        "cape-share": Row("cape", (*cape, "--shift-probability", "0.5")),
+        "shape-far": Row("shape", shape),
+        "shape-shared": Row("shape", (*shape, "--shape-shared-shift")),
+        "shape-grown": Row("shape", (*shape, "--shift-warmup", str(updates))),
+    }
+
+
+def mixed_from_the_begin(mix: tuple[str, ...]) -> dict[str, Row]:
+    """Stacks as soon as short text has been learned, within the budget of the other rows."""
+    return {
+        "sinpos-mixed": Row("sinpos", mix),
+        "cape-mixed": Row("cape", (*PLAIN_SOURCE, *mix)),
+        "cape-scaled-mixed": Row("cape", mix),
+        "shape-mixed": Row("shape", ("--shape-max-shift", "50", *mix)),
+    }
+
+
+def going_on(mix: tuple[str, ...]) -> dict[str, Row]:
+    """Rows that start from a finished one, with stacks or, to compare with, without."""
+    near = {
+        "cape": (*PLAIN_SOURCE, "--cape-global-shift", NEAR_SHIFT),
+        "shape": ("--shape-max-shift", NEAR_SHIFT),
+    }
+    own = [name for name in ENCODINGS if name not in near]
+    return {
+        "sinpos-tuned": Row("sinpos", (), "sinpos"),
+        "floater-tuned": Row("floater", (), "sinpos"),
+        **{f"{name}-tuned-mixed": Row(name, mix, parent_of(name)) for name in own},
+        **{
+            f"{name}-near-mixed": Row(name, (*shift, *mix), parent_of(name))
+            for name, shift in near.items()
+        },
+    }
+
+
+def parent_of(encoding: str) -> str:
+    return "sinpos" if encoding in FROM_SINPOS else encoding
+
+
+def chosen(known: Mapping[str, Row], names: tuple[str, ...]) -> Mapping[str, Row]:
+    """The rows of these names, or all.
+
+    Raises:
+        UserError: there is no such row.
+    """
+    for name in names:
+        if name not in known:
+            raise UserError(f"there is no row {name}; choose from {' '.join(known)}")
+    return {name: known[name] for name in names or known}
