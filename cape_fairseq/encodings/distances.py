@@ -1,8 +1,9 @@
-"""Rows of the encodings that act on the scores of self-attention and have nothing to learn."""
+"""Rows of the encodings that act on the scores of attention and have nothing to learn."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from cape_fairseq.encodings.options import require
+from cape_fairseq.encodings.options import choice, option, require
 from cape_fairseq.encodings.row import Encoding, Stack
 from cape_fairseq.positions.alibi import LinearBiases
 from cape_fairseq.positions.rotary import Rotary
@@ -10,11 +11,24 @@ from cape_fairseq.positions.rotary import Rotary
 SHIFTS = "{} sees only differences of positions, which are the same after a shift of the sentence"
 
 
-def check_heads(args: Any) -> None:
+@dataclass
+class RopeOptions:
+    rope_attention: choice("self", "self+cross") = option(
+        "self",
+        "rope: what is turned; cross-attention, too, by the positions of target tokens and, times "
+        "--source-scale, of source tokens",
+    )
+
+
+def check_rope(args: Any) -> None:
     """
     Raises:
-        ValueError: heads have an odd width.
+        ValueError: heads have an odd width, or cross-attention has no distances to see.
     """
+    expected = "self with --position-augmentation randpos, which draws source and target positions "
+    expected += "independently"
+    together = args.rope_attention == "self" or args.position_augmentation != "randpos"
+    require(together, "rope_attention", args.rope_attention, expected)
     for side in ("encoder", "decoder"):
         width, heads = getattr(args, f"{side}_embed_dim"), getattr(args, f"{side}_attention_heads")
         expected = f"an even multiple of --{side}-attention-heads ({heads}): rope turns pairs of "
@@ -23,7 +37,7 @@ def check_heads(args: Any) -> None:
 
 
 def rotary(args: Any, stack: Stack) -> Rotary:
-    return Rotary(stack.dim // stack.heads)
+    return Rotary(stack.dim // stack.heads, args.rope_attention == "self+cross")
 
 
 def linear_biases(args: Any, stack: Stack) -> LinearBiases:
@@ -33,12 +47,14 @@ def linear_biases(args: Any, stack: Stack) -> LinearBiases:
 ROPE = Encoding(
     "rope",
     "queries and keys of self-attention turned by their positions (Su et al. 2021)",
+    RopeOptions,
     augmentations=("cape", "randpos"),
     why_not=SHIFTS.format("rope"),
     scalable=True,
     distances_only=True,
     attention=rotary,
-    check=check_heads,
+    meaning=("rope_attention",),
+    check=check_rope,
 )
 ALIBI = Encoding(
     "alibi",

@@ -80,21 +80,23 @@ def base_architecture(args: Any) -> None:
 
 
 def adopt_parent(args: Any) -> None:
-    """Let an encoding that keeps the positions of another one keep those of the model that is
-    fine-tuned, with their options, so that nothing of it is lost; and its own as they are.
+    """Let an encoding keep what gives its parameters their meaning in the model that is
+    fine-tuned; and one that keeps the positions of another one keep those of that model, with
+    their options, so that nothing of it is lost.
 
     Raises:
         ValueError: the model has positions that cannot be kept, or cannot be read.
     """
     row = ENCODINGS.get(getattr(args, "position_encoding", None))
     path = getattr(args, "finetune_from_model", None)
-    if not row or not row.keeps or not path or is_complete(args):
+    if not row or not (row.keeps or row.meaning) or not path or is_complete(args):
         return
     folder = Path(getattr(args, "save_dir", None) or "checkpoints")
     origin, options = origin_of(folder, Path(path))
     if encoding_of(options) == row.name:
         adopt_meaning(args, row, origin, options)
-    adopt_positions(args, row, origin, options)
+    if row.keeps:
+        adopt_positions(args, row, origin, options)
 
 
 def origin_of(folder: Path, parent: Path) -> tuple[Path, Any]:

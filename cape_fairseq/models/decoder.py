@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cape_fairseq.encodings import Stack
 from cape_fairseq.encodings.build import build_positions
-from cape_fairseq.models.encoder import COPIES, REFERENCE, wrap_layer
+from cape_fairseq.models.encoder import COPIES, POSITIONS, REFERENCE, wrap_layer
 from cape_fairseq.modules.attention import IncrementalState
 from cape_fairseq.modules.layer_drop import take_part
 from cape_fairseq.modules.layers import DecoderLayer
@@ -164,10 +164,10 @@ def source_of(encoder_out: dict[str, list[Tensor]] | None) -> tuple[Tensor | Non
     """The encoder's states [S, B, C] of each sentence once, and what positions need to know, where
     there are any."""
     encoder_out = encoder_out or {}
-    names = ("encoder_out", "encoder_padding_mask", REFERENCE, COPIES)
+    names = ("encoder_out", "encoder_padding_mask", REFERENCE, COPIES, POSITIONS)
     parts = (encoder_out.get(name) for name in names)
-    states, mask, reference, copies = (part[0] if part else None for part in parts)
+    states, mask, reference, copies, positions = (part[0] if part else None for part in parts)
     if mask is None:
         return states, None
-    source = Source(mask, reference, 1 if copies is None else int(copies))
+    source = Source(mask, reference, 1 if copies is None else int(copies), positions)
     return None if states is None else states[:, :: source.copies], source

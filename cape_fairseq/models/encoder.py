@@ -20,6 +20,7 @@ from cape_fairseq.positions.stack import UNLIMITED
 ROWS = "source_rows"  # which of the first rows its rows are
 COPIES = "source_copies"  # how many rows each sentence has, one after another
 REFERENCE = "source_reference"  # where the encoder's output has Augmentation.reference
+POSITIONS = "source_positions"  # where it has the positions that cross-attention sees
 
 
 def wrap_layer(layer: nn.Module, cfg) -> nn.Module:
@@ -129,6 +130,7 @@ class PositionalEncoder(TransformerEncoderBase):
             ROWS: [torch.arange(len(mask), device=mask.device)],
             COPIES: [],
             REFERENCE: [] if batch.reference is None else [batch.reference],  # B x 1
+            POSITIONS: [batch.positions] if self.positions.self_attention.crosses else [],  # B x S
         }
 
     def reorder_encoder_out(
@@ -144,10 +146,12 @@ class PositionalEncoder(TransformerEncoderBase):
         if torch.equal(wanted, rows):
             return encoder_out
         reordered = super().reorder_encoder_out(encoder_out, new_order)
-        found = encoder_out.get(REFERENCE, [])
-        moved = [value.index_select(0, new_order) for value in found]
+        moved = {
+            name: [value.index_select(0, new_order) for value in encoder_out.get(name, [])]
+            for name in (REFERENCE, POSITIONS)
+        }
         copies = torch.tensor(copies_of(wanted))
-        return {**reordered, REFERENCE: moved, ROWS: [wanted], COPIES: [copies]}
+        return {**reordered, **moved, ROWS: [wanted], COPIES: [copies]}
 
     def _apply(self, fn, *args, **kwargs) -> PositionalEncoder:
         scale = getattr(self, "source_scale", None)

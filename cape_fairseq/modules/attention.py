@@ -54,6 +54,7 @@ class Attention(MultiheadAttention):
         key_bias: Tensor | None = None,
         value_bias: Tensor | None = None,
         query_scale: Tensor | None = None,
+        key_rotation: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from ``query`` to ``key``, or to itself in self-attention.
 
@@ -68,7 +69,9 @@ class Attention(MultiheadAttention):
             causal: query i sees keys 0..i only. A mask has to say so itself; in incremental
                 decoding there are no later keys.
             need_weights: return the attention weights too.
-            rotation: complex [B or 1, 1, T, D / 2], turns queries and the keys of the same tokens.
+            rotation: complex [B or 1, 1, T, D / 2], turns queries and, in self-attention, the keys
+                of the same tokens.
+            key_rotation: complex [B, 1, S, D / 2], turns the keys of ``key``.
             query_bias: [T, B or 1, C], added to the projected queries.
             query_scale: [B, 1, T or 1, 1], multiplies the scores of a query.
             key_bias, value_bias: [T or S, B or 1, C], the same for the keys and values of ``key``.
@@ -82,7 +85,8 @@ class Attention(MultiheadAttention):
         q = q if query_scale is None else q * query_scale.type_as(q)
         source = query if key is None else key
         biases = (key_bias, value_bias)
-        k, v = self.keys_and_values(source, batch, incremental_state, rotation, *biases)
+        turn = rotation if key is None else key_rotation
+        k, v = self.keys_and_values(source, batch, incremental_state, turn, *biases)
         causal = causal and mask is None and incremental_state is None
         copies = times(batch, k.size(0))  # hypotheses of a sentence look at one copy of its keys
         # For a single query the fused kernel of CPUs is slower (three times, at 100 keys).

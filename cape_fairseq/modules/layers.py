@@ -146,6 +146,8 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
         cross_key_bias: Tensor | None = None,
         cross_value_bias: Tensor | None = None,
         cross_query_scale: Tensor | None = None,
+        cross_rotation: Tensor | None = None,
+        cross_key_rotation: Tensor | None = None,
         **attention: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, None]:
         """Run the block.
@@ -156,8 +158,8 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
             source_mask: mask of the cross-attention, as :class:`Attention` takes it.
             incremental_state: keys and values of earlier steps; then T is 1.
             need_attn: return the weights of the cross-attention too.
-            cross_query_bias, cross_key_bias, cross_value_bias, cross_query_scale: of the
-                cross-attention.
+            cross_query_bias, cross_key_bias, cross_value_bias, cross_query_scale, cross_rotation,
+                cross_key_rotation: of the cross-attention.
             attention: what else positions and padding give to the self-attention.
 
         Returns:
@@ -180,6 +182,8 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
                 key_bias=cross_key_bias,
                 value_bias=cross_value_bias,
                 query_scale=cross_query_scale,
+                rotation=cross_rotation,
+                key_rotation=cross_key_rotation,
             )
             x = self.leave(y, x, norm, omega)
         return self.feed_forward_sublayer(x), weights, None

@@ -1,4 +1,4 @@
-"""What the positions of a stack give to its self-attention, computed once for all of its blocks."""
+"""What the positions of a stack give to its attention, computed once for all of its blocks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class AttentionPositions(nn.Module):
     """Nothing but the mask; also the protocol of the encodings that act in self-attention."""
 
     indices: ClassVar[bool] = False  # whether it sees more of positions than their differences
+    crosses: bool = False  # whether it acts in cross-attention, too
 
     def forward(
         self, queries: Tensor, keys: Tensor, mask: Tensor | None, causal: bool
@@ -25,6 +26,16 @@ class AttentionPositions(nn.Module):
             causal: without a mask, whether a query sees no key after its own.
         """
         return {"mask": mask}
+
+    def across(self, queries: Tensor, keys: Tensor | None) -> dict[str, Any]:
+        """Arguments for the cross-attention of every block.
+
+        Args:
+            queries: positions of target tokens, float32 [B, T].
+            keys: positions of source tokens, float32 [B / n, S], each row for n rows of queries;
+                None where keys were made before.
+        """
+        return {}
 
 
 class ScoreBiases(AttentionPositions):

@@ -18,6 +18,7 @@ class Source(NamedTuple):
     padding_mask: Tensor  # bool [B, S], True at padding
     reference: Tensor | None = None  # [B, 1], of :meth:`Augmentation.reference`
     copies: int = 1  # each sentence is in so many rows, one after another
+    positions: Tensor | None = None  # float32 [B, S], where cross-attention sees them
 
     @property
     def distinct(self) -> Tensor:
@@ -54,6 +55,7 @@ class BatchPositions:
         self.source = source
         self.new = slice(-1, None) if last_only else slice(None)
         self.own: dict[str, Any] = {}
+        self.across: dict[str, Any] = {}  # names begin with cross_
         self.sharpness: dict[str, Tensor] = {}
         self.flow: list[dict[str, Tensor]] = []
         self.link: Tensor | None = None  # of all parameters of the flow, zero
@@ -79,10 +81,11 @@ class BatchPositions:
         return x if added is None else x + added.type_as(x)
 
     def attention(self, block: int) -> dict[str, Any]:
-        """Arguments of the self-attention of a block; those of FLOATER's cross-attention begin
-        with ``cross_``."""
+        """Arguments of the self-attention of a block; those of the cross-attention begin with
+        ``cross_``."""
         biases = self.flow[block - 1] if block <= len(self.flow) else {}
-        return {**self.own, **{name: x for name, x in biases.items() if name != "input"}}
+        biases = {name: x for name, x in biases.items() if name != "input"}
+        return {**self.own, **self.across, **biases}
 
     def source_mask(self) -> Tensor | None:
         """Where the cross-attention may look: bool [B, 1, 1, S], or None for everywhere."""

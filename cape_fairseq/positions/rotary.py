@@ -12,16 +12,27 @@ from cape_fairseq.positions.attention import AttentionPositions
 
 
 class Rotary(AttentionPositions):
-    """Rotary positions for heads of width ``dim``, the same turn in every block."""
+    """Rotary positions for heads of width ``dim``, the same turn in every block.
 
-    def __init__(self, dim: int) -> None:
+    Args:
+        dim: width of a head.
+        crosses: whether cross-attention is turned, too, so that it sees how far a source token is
+            from where the target has come to.
+    """
+
+    def __init__(self, dim: int, crosses: bool = False) -> None:
         super().__init__()
         self.dim = dim
+        self.crosses = crosses
 
     def forward(
         self, queries: Tensor, keys: Tensor, mask: Tensor | None, causal: bool
     ) -> dict[str, Any]:
         return {"mask": mask, "rotation": rotation(queries, self.dim)}
+
+    def across(self, queries: Tensor, keys: Tensor | None) -> dict[str, Any]:
+        turned = {} if keys is None else {"cross_key_rotation": rotation(keys, self.dim)}
+        return {"cross_rotation": rotation(queries, self.dim), **turned}
 
 
 def rotation(positions: Tensor, dim: int) -> Tensor:

@@ -156,6 +156,9 @@ class StackPositions:
             batch.positions = self.long_text.place(batch.positions, self.first, count)
             batch.sharpen(self.long_text, count, causal)
         batch.own = self.attention_arguments(batch, draw is not None, causal)
+        if source is not None and self.self_attention.crosses:
+            keys = source.positions[:: source.copies] if cross_keys else None
+            batch.across = self.self_attention.across(batch.positions[:, batch.new], keys)
         if self.flow is not None:
             own, other = Places(padding, last_only), None
             if source is not None and cross_keys:

@@ -51,6 +51,11 @@ def check(trained: Trained) -> None:
             f"{trained.path} has {name} with distances other than 1 between tokens, or attention "
             "that is sharpened, which CTranslate2 has not; leave these options out"
         )
+    if placed.self_attention.crosses:
+        raise UserError(
+            f"{trained.path} has --rope-attention self+cross, and CTranslate2 turns self-attention "
+            "only"
+        )
     same = [("encoder_normalize_before", "decoder_normalize_before")]
     same += [("encoder_attention_heads", "decoder_attention_heads")]
     for one, other in same:

@@ -7,15 +7,17 @@ from fairseq.sequence_generator import SequenceGenerator
 from cape_fairseq.models import encoder
 from tests.support import ENCODINGS, EOS, PAD, ToyTask, batch, build
 
+CROSSING = ("rope", {"rope_attention": "self+cross", "source_scale": "1.3"})
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+
+@pytest.mark.parametrize(("encoding", "options"), [*((e, {}) for e in ENCODINGS), CROSSING])
 @pytest.mark.parametrize("left", [True, False])
-def test_beam_search_scores_equal_the_parallel_pass(encoding, left):
+def test_beam_search_scores_equal_the_parallel_pass(encoding, options, left):
     """Every score of every hypothesis, though beams were reordered and finished sentences left the
     batch."""
     lengths = set()
     for seed in (1, 2, 3):
-        model = build(f"{encoding}_transformer_tiny", seed=seed)
+        model = build(f"{encoding}_transformer_tiny", seed=seed, **options)
         with torch.no_grad():  # sentences end at different lengths
             model.decoder.output_projection.weight[EOS] *= 3
         source = batch([9, 3, 6, 12, 5, 7, 4, 8], left)
@@ -37,11 +39,13 @@ def test_beam_search_scores_equal_the_parallel_pass(encoding, left):
 
 
 @pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("encoding", ["sinpos", "relpos", "floater"])
-def test_hypotheses_of_a_sentence_share_its_keys(encoding, left, monkeypatch):
+@pytest.mark.parametrize(
+    ("encoding", "options"), [("sinpos", {}), ("relpos", {}), ("floater", {}), CROSSING]
+)
+def test_hypotheses_of_a_sentence_share_its_keys(encoding, options, left, monkeypatch):
     """One copy of a sentence's keys and values gives what a copy for each hypothesis gives, with
     the weights."""
-    model = build(f"{encoding}_transformer_tiny", seed=3)
+    model = build(f"{encoding}_transformer_tiny", seed=3, **options)
     with torch.no_grad():
         model.decoder.output_projection.weight[EOS] *= 3
     source = batch([9, 3, 6, 12], left)

@@ -21,6 +21,7 @@ PARENTS = {
     "relpos": {"relpos_max_distance": 7},
     "relpos in the first layer": {"relpos_layers": "first", "relpos_max_distance": 9},
     "rope": {},
+    "rope in cross-attention": {"rope_attention": "self+cross"},
     "alibi": {},
     "t5": {},
     "fire": {},

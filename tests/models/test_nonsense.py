@@ -100,6 +100,14 @@ from tests.support import ToyTask, build
             "--cape-mean-normalize is set, but it must be left out: rope sees only differences",
         ),
         (
+            {
+                "position_encoding": "rope",
+                "position_augmentation": "randpos",
+                "rope_attention": "self+cross",
+            },
+            r"--rope-attention is self\+cross, but it must be self with --position-augmentation",
+        ),
+        (
             {"position_encoding": "rope", "position_augmentation": "cape", "cape_local_shift": 0.0},
             "--cape-local-shift is 0, but it must be above 0",
         ),

@@ -23,6 +23,7 @@ def variants():
     yield "relpos", {"relpos_max_distance": 2, "relpos_layers": "first", "relpos_terms": "keys"}
     yield "relpos", {"relpos_max_distance": 3, "source_bos": "on"}
     yield "rope", {"source_bos": "on", "source_scale": "1.3"}
+    yield "rope", {"rope_attention": "self+cross", "source_bos": "on", "source_scale": "1.3"}
     yield "fire", {"source_bos": "on", "source_scale": "1.3", "fire_threshold": 4.0}
     yield "t5", {"source_bos": "on", "t5_buckets": 8, "t5_max_distance": 5}
     yield "abspos", {"position_augmentation": "shape", "shape_max_shift": 20}

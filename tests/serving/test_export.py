@@ -123,12 +123,19 @@ def test_attention_has_no_counterpart_in_plain_fairseq(arch, tmp_path):
     assert "acts in the attention" in result.stderr
 
 
-def test_rope_with_scaled_positions_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"source_scale": "1.2"}, "distances other than 1"),
+        ({"rope_attention": "self+cross"}, "turns self-attention only"),
+    ],
+)
+def test_rope_that_ctranslate2_has_not_is_refused(options, why, tmp_path):
     pytest.importorskip("ctranslate2")
-    path = saved(tmp_path, "rope_transformer_tiny", source_scale="1.2")
+    path = saved(tmp_path, "rope_transformer_tiny", **options)
     result = cape("export", "ctranslate2", path, tmp_path / "out", check=False)
     assert result.returncode == 1
-    assert "distances other than 1" in result.stderr
+    assert why in result.stderr
 
 
 def test_a_table_longer_than_the_models_is_refused(tmp_path):

@@ -12,6 +12,7 @@ from cape_fairseq.experiments.recipes.settings import PLAIN_SOURCE, mixed
 # Encodings whose function at first is sinpos', so that they go on from its row.
 FROM_SINPOS = ("cape", "shape", "floater")
 NEAR_SHIFT = "10"
+CROSSING = ("--rope-attention", "self+cross")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def rows(tokens: int, updates: int, mix_from: int) -> dict[str, Row]:
     """
     return {
         **{name: Row(name) for name in ENCODINGS},
+        "rope-cross": Row("rope", (*CROSSING, "--source-scale", "auto")),
         **shifted(tokens, updates),
         **mixed_from_the_begin(mixed(tokens, mix_from)),
         **going_on(mixed(tokens * 4 // 3, from_epoch=1)),
@@ -82,6 +84,7 @@ def going_on(mix: tuple[str, ...]) -> dict[str, Row]:
         "sinpos-tuned": Row("sinpos", (), "sinpos"),
         "floater-tuned": Row("floater", (), "sinpos"),
         **{f"{name}-tuned-mixed": Row(name, mix, parent_of(name)) for name in own},
+        "rope-cross-tuned-mixed": Row("rope", (*CROSSING, *mix), "rope-cross"),
         **{
             f"{name}-near-mixed": Row(name, (*shift, *mix), parent_of(name))
             for name, shift in near.items()
