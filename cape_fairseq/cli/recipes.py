@@ -55,10 +55,10 @@ def add_train(parser: ArgumentParser) -> None:
         "--max-update", type=positive, default=2200, help="(2200); a larger one goes on"
     )
     parser.add_argument("--select", choices=["loss", "bleu"], default="loss", help="(loss)")
-    parser.add_argument(
-        "--long", type=positive, default=0, metavar="N", help="also train on stacks of N tokens"
-    )
-    begin = "with --long (3; 1 with --parent)"
+    long = "then go on for a third as long, in OUT/NAME-long, with stacks of up to N tokens in "
+    long += "half of the examples; with --parent, have these from the begin"
+    parser.add_argument("--long", type=positive, default=0, metavar="N", help=long)
+    begin = "have the stacks of --long from epoch N of the first training on"
     parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)
     parent = "go on from the best checkpoint of another run in OUT, at a peak learning rate of 2e-3"
     parser.add_argument("--parent", default="", metavar="NAME", help=parent)
@@ -80,7 +80,7 @@ def train(args: Namespace) -> Found:
         *(args.seed, args.name, tuple(args.passed_on)),
     )
     if not args.dry_run:
-        check_parent(args.out, wanted.parent, wanted.name or wanted.arch)
+        check_parent(args.out, wanted.parent, wanted.run)
     return start(args, plan, recipe.jobs(plan, wanted, gpus), gpus)
 
 

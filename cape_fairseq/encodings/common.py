@@ -28,7 +28,8 @@ class PositionOptions:
     source_scale: Optional[str] = option(
         None,
         "factor on the distance of a source token from the first one: a number, or auto for target "
-        "tokens / source tokens of the training data (default: auto for cape, 1 elsewhere)",
+        "tokens / source tokens of the training data (default: auto for cape and for rope in "
+        "cross-attention, 1 elsewhere)",
     )
     source_bos: Optional[choice("on", "off")] = option(
         None,

@@ -20,6 +20,13 @@ class RopeOptions:
     )
 
 
+def resolve_rope(args: Any) -> None:
+    """Source positions are compared with target positions, so they are brought to one scale."""
+    crosses = args.position_encoding == "rope" and args.rope_attention == "self+cross"
+    if crosses and args.source_scale is None:
+        args.source_scale = "auto"
+
+
 def check_rope(args: Any) -> None:
     """
     Raises:
@@ -54,6 +61,7 @@ ROPE = Encoding(
     distances_only=True,
     attention=rotary,
     meaning=("rope_attention",),
+    resolve=resolve_rope,
     check=check_rope,
 )
 ALIBI = Encoding(

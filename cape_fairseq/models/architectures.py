@@ -1,9 +1,9 @@
-"""Named architectures: every position encoding at every size. Presets only; options given win."""
+"""Named architectures: encodings at every size. Presets only; options given win."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairseq.models import register_model_architecture
@@ -66,12 +66,23 @@ def register(name: str, preset: Callable[[Any], None]) -> None:
     register_model_architecture("positional_transformer", name)(applied)
 
 
-def preset(encoding: str, suffix: str) -> Callable[[Any], None]:
-    """What ``{encoding}_transformer{suffix}`` sets where nothing else is said."""
+# By the names before "_transformer"; the encoding first.
+ENCODED: dict[str, Mapping[str, str]] = {
+    **{name: {"position_encoding": name} for name in ENCODINGS},
+    # What docs/length.md recommends for long text.
+    "rope_cross": {"position_encoding": "rope", "rope_attention": "self+cross"},
+}
+
+
+def preset(name: str, suffix: str) -> Callable[[Any], None]:
+    """What ``{name}_transformer{suffix}`` sets where nothing else is said."""
 
     def apply(args: Any) -> None:
-        if getattr(args, "position_encoding", None) is None:
-            args.position_encoding = encoding
+        for option, value in ENCODED[name].items():
+            if getattr(args, option, None) is None:
+                setattr(args, option, value)
+            elif option == "position_encoding" and getattr(args, option) != value:
+                break  # the rest is of another encoding
         SIZES[suffix](args)
         base_architecture(args)
 
@@ -79,6 +90,6 @@ def preset(encoding: str, suffix: str) -> Callable[[Any], None]:
 
 
 register("positional_transformer", base_architecture)
-for encoding in ENCODINGS:
+for name in ENCODED:
     for suffix in SIZES:
-        register(f"{encoding}_transformer{suffix}", preset(encoding, suffix))
+        register(f"{name}_transformer{suffix}", preset(name, suffix))

@@ -5,6 +5,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from tests.support import PAD, batch, build
 
@@ -80,6 +81,19 @@ def test_positions_of_a_pair_are_augmented_together():
     assert torch.equal(stretched[seen], expected[seen])
     scores = model(source, None, target)[0]
     assert torch.isfinite(scores[target.ne(PAD)]).all()
+
+
+def test_the_preset():
+    args = Namespace()
+    ARCH_CONFIG_REGISTRY["rope_cross_transformer_tiny"](args)
+    chosen = (args.position_encoding, args.rope_attention, args.source_scale)
+    assert chosen == ("rope", "self+cross", "auto")
+    given = Namespace(rope_attention="self")
+    ARCH_CONFIG_REGISTRY["rope_cross_transformer"](given)
+    assert (given.rope_attention, given.source_scale) == ("self", "1")
+    other = Namespace(position_encoding="cape")
+    ARCH_CONFIG_REGISTRY["rope_cross_transformer"](other)
+    assert (other.position_encoding, other.rope_attention) == ("cape", "self")
 
 
 def test_a_fine_tuned_model_keeps_it(tmp_path, caplog):

@@ -115,6 +115,24 @@ def test_a_run_goes_on_from_another(tmp_path):
     assert line.rindex("--lr 2e-3") > line.rindex("--lr 4e-3")
 
 
+def test_long_text_comes_after_short_text(tmp_path):
+    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    words = [str(word) for word in command_line(tmp_path)[2:]]
+    options = ("--long", 50, "--max-update", 90, "--dry-run")
+    printed = cape("train", *words, *options).stdout
+    short, long = (line for line in printed.splitlines() if " train-run " in line)
+    assert "train-run cape_transformer_tiny --" in short
+    assert "--max-update 90" in short
+    assert "stacked" not in short
+    assert "train-run cape_transformer_tiny-long --parent cape_transformer_tiny/" in long
+    assert "--max-update 30" in long
+    assert "--stack-max-tokens 50 --stack-from-epoch 1" in long
+    assert "compare cape_transformer_tiny/results.json cape_transformer_tiny-long/" in printed
+    printed = cape("train", *words, *options, "--long-from-epoch", 2).stdout
+    (both,) = (line for line in printed.splitlines() if " train-run " in line)
+    assert "--stack-max-tokens 50 --stack-from-epoch 2" in both
+
+
 SMALL = ("--bpe", "60", "--seed", "3")
 TINY = (
     *("--", "--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "32"),

@@ -12,7 +12,7 @@ from cape_fairseq.experiments.recipes.settings import PLAIN_SOURCE, mixed
 # Encodings whose function at first is sinpos', so that they go on from its row.
 FROM_SINPOS = ("cape", "shape", "floater")
 NEAR_SHIFT = "10"
-CROSSING = ("--rope-attention", "self+cross")
+STRETCHED = ("--position-augmentation", "cape", "--cape-global-scale", "1.2")
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Row:
     """What one row is trained with.
 
     Args:
+        encoding: of the architecture, as it begins there.
         options: of fairseq-train, beside what all rows have.
         parent: the row of the same seed that it goes on from; empty where it starts anew.
     """
@@ -39,7 +40,7 @@ def rows(tokens: int, updates: int, mix_from: int) -> dict[str, Row]:
     """
     return {
         **{name: Row(name) for name in ENCODINGS},
-        "rope-cross": Row("rope", (*CROSSING, "--source-scale", "auto")),
+        "rope-cross": Row("rope_cross"),
         **shifted(tokens, updates),
         **mixed_from_the_begin(mixed(tokens, mix_from)),
         **going_on(mixed(tokens * 4 // 3, from_epoch=1)),
@@ -84,7 +85,8 @@ def going_on(mix: tuple[str, ...]) -> dict[str, Row]:
         "sinpos-tuned": Row("sinpos", (), "sinpos"),
         "floater-tuned": Row("floater", (), "sinpos"),
         **{f"{name}-tuned-mixed": Row(name, mix, parent_of(name)) for name in own},
-        "rope-cross-tuned-mixed": Row("rope", (*CROSSING, *mix), "rope-cross"),
+        "rope-cross-tuned-mixed": Row("rope_cross", mix, "rope-cross"),
+        "rope-cross-stretched-mixed": Row("rope_cross", (*STRETCHED, *mix), "rope-cross"),
         **{
             f"{name}-near-mixed": Row(name, (*shift, *mix), parent_of(name))
             for name, shift in near.items()

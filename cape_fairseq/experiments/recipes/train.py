@@ -1,4 +1,5 @@
-"""One architecture on parallel text: train, translate a test set, score it."""
+"""One architecture on parallel text: train, translate a test set, score it; and go on with long
+text."""
 
 from __future__ import annotations
 
@@ -45,18 +46,28 @@ class Training:
 
     def options(self) -> tuple[str, ...]:
         """Of fairseq-train."""
-        # A model that has learned short text may begin with long text.
-        begin = self.long_from_epoch or (1 if self.parent else 3)
-        long = mixed(self.long, begin) if self.long else ()
+        long = mixed(self.long, self.long_from_epoch or 1) if self.long else ()
         return command(
             *("--arch", self.arch, TINY, "--max-update", self.max_update, "--seed", self.seed),
             *(TUNING if self.parent else (), self.selection(), long, self.more),
         )
 
+    @property
+    def run(self) -> str:
+        return self.name or self.arch
+
     def started_from(self) -> Model | None:
         """The model of another run in the same folder."""
         ready = f"{self.parent}/checkpoints/trained.json"
         return Model(self.parent, "best", ready) if self.parent else None
+
+    def stages(self) -> tuple[Training, ...]:
+        """What is trained, one after another: short text is learned first, and alone."""
+        if not self.long or self.long_from_epoch or self.parent:
+            return (self,)
+        further = max(1, self.max_update // 3)
+        begin = {"name": f"{self.run}-long", "parent": self.run, "max_update": further}
+        return replace(self, long=0), replace(self, **begin)
 
 
 def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
@@ -68,13 +79,15 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     names = {"train": wanted.train, "valid": wanted.valid, "test": wanted.test}
     prefixes, settings = splits(wanted.data, names, wanted.source, wanted.target)
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
-    run = wanted.name or wanted.arch
-    model = steps.train(plan, run, text, wanted.options(), wanted.started_from(), gpus=gpus)
-    output = steps.translate(plan, model, text, "test", wanted.test)
     known = replace(text, references={wanted.test: text.references["test"]})
-    result = steps.score(plan, model, known, [wanted.test], [output])
-    table = f"{run}/table.txt"
-    words = command("cape-fairseq", "compare", result)
-    plan.add(Job(f"{run}/table", (words,), (result,), (table,), stdout=table))
+    results = []
+    for stage in wanted.stages():
+        parent = stage.started_from()
+        model = steps.train(plan, stage.run, text, stage.options(), parent, gpus=gpus)
+        output = steps.translate(plan, model, text, "test", wanted.test)
+        results.append(steps.score(plan, model, known, [wanted.test], [output]))
+    table = f"{wanted.run}/table.txt"
+    words = command("cape-fairseq", "compare", results)
+    plan.add(Job(f"{wanted.run}/table", (words,), tuple(results), (table,), stdout=table))
     plan.shown.append(table)
     return f"{settings} bpe={wanted.bpe}"
