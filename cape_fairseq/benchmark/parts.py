@@ -27,6 +27,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     STOCK: (STOCK, {}),
     **{name: (name, {}) for name in ENCODINGS},
     "cape, no BOS": ("cape", {"source_bos": "off"}),
+    "rope, cross": ("rope_cross", {}),
     "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
     "floater, kept": ("floater", {"floater_refresh": 400}),  # in between two solutions
 }

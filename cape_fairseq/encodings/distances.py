@@ -53,7 +53,8 @@ def linear_biases(args: Any, stack: Stack) -> LinearBiases:
 
 ROPE = Encoding(
     "rope",
-    "queries and keys of self-attention turned by their positions (Su et al. 2021)",
+    "queries and keys of self-attention turned by their positions (Su et al. 2021); in "
+    "rope_cross_transformer those of cross-attention, too",
     RopeOptions,
     augmentations=("cape", "randpos"),
     why_not=SHIFTS.format("rope"),
