@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from argparse import Namespace
@@ -99,6 +100,23 @@ def batch(lengths: list[int], left: bool, seed: int = 0, end: bool = True) -> to
         words[-1 if end else 0] = EOS
         row[slice(-length, None) if left else slice(length)] = words
     return tokens
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def one_of_two(rank: int, port: int) -> list[str | int]:
+    """Options of fairseq-train for one of two processes on this machine, without a GPU."""
+    address = f"tcp://127.0.0.1:{port}"
+    return [
+        *("--distributed-no-spawn", "--distributed-init-method", address),
+        *("--distributed-world-size", 2, "--distributed-rank", rank),
+        *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
+    ]
 
 
 def run(command: list[str], check: bool = True, **options) -> subprocess.CompletedProcess:

@@ -3,12 +3,18 @@ numbers."""
 
 import os
 import signal
-import socket
 import subprocess
 
 import torch
 
-from tests.support import fairseq_command, train, train_arguments, train_losses
+from tests.support import (
+    fairseq_command,
+    free_port,
+    one_of_two,
+    train,
+    train_arguments,
+    train_losses,
+)
 
 SAVING = ("--save-interval-updates", 5, "--keep-interval-updates", 1)
 
@@ -79,25 +85,12 @@ fairseq_cli.train.cli_main()
 
 
 def test_two_processes_draw_different_numbers_and_train(data_bin, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = []
+    port, ranks = free_port(), []
     for rank in range(2):
         arguments = fairseq_command(
             "train",
             *train_arguments(data_bin, tmp_path / "save", "cape_transformer_tiny", 4),
-            "--distributed-no-spawn",
-            "--distributed-init-method",
-            f"tcp://127.0.0.1:{port}",
-            "--distributed-world-size",
-            2,
-            "--distributed-rank",
-            rank,
-            "--distributed-backend",
-            "gloo",
-            "--ddp-backend",
-            "legacy_ddp",
+            *one_of_two(rank, port),
             "--residual-init",
             "admin",
         )

@@ -7,7 +7,6 @@ import re
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 
 import pytest
@@ -15,7 +14,15 @@ import torch
 
 from cape_fairseq.files import copy
 from cape_fairseq.patches.damaged_checkpoint import damage, is_resumable
-from tests.support import fairseq_command, run, train, train_arguments, train_losses
+from tests.support import (
+    fairseq_command,
+    free_port,
+    one_of_two,
+    run,
+    train,
+    train_arguments,
+    train_losses,
+)
 
 EPOCHS = ("--max-tokens", 1500, "--keep-last-epochs", 3)  # of four updates
 
@@ -70,26 +77,14 @@ def test_sigterm_saves_and_the_same_command_goes_on(data_bin, tmp_path):
 
 
 def test_one_process_of_two_is_told_and_both_stop(data_bin, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     ranks = [
         start(
             command(
                 data_bin,
                 tmp_path / "run",
                 400,
-                "--distributed-no-spawn",
-                "--distributed-init-method",
-                f"tcp://127.0.0.1:{port}",
-                "--distributed-world-size",
-                2,
-                "--distributed-rank",
-                rank,
-                "--distributed-backend",
-                "gloo",
-                "--ddp-backend",
-                "legacy_ddp",
+                *one_of_two(rank, port),
             )
         )
         for rank in (1, 0)
