@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train, translate and score two small models on a made-up corpus, in minutes on a CPU.
+# Train, translate and score three small models on a made-up corpus, in minutes on a CPU.
 #
 #   bash recipes/quickstart.sh [--out DIR]
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

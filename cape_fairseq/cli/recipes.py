@@ -208,7 +208,7 @@ The first model is the baseline; several checkpoints of one name are seeds. Mode
 positions have no part in the shift-invariance probe."""
 
 TOOLS = (
-    Tool("quick-start", "two small models on a made-up corpus", add_quick_start, quick_start),
+    Tool("quick-start", "three small models on a made-up corpus", add_quick_start, quick_start),
     Tool("train", "one architecture on parallel text, to its score", add_train, train, TEXT, True),
     Tool("floater", "FLOATER by the paper's protocol", add_floater, floater, PROTOCOL, True),
     Tool("lengths", "train every row of the table of lengths", add_lengths, lengths, LENGTHS),

@@ -70,6 +70,7 @@ def mixed_from_the_begin(mix: tuple[str, ...]) -> dict[str, Row]:
         "sinpos-mixed": Row("sinpos", mix),
         "cape-mixed": Row("cape", (*PLAIN_SOURCE, *mix)),
         "cape-scaled-mixed": Row("cape", mix),
+        "rope-cross-mixed": Row("rope_cross", mix),
         "shape-mixed": Row("shape", ("--shape-max-shift", "50", *mix)),
     }
 

@@ -1,4 +1,4 @@
-"""The quick start: two small models on a corpus made on the spot, in minutes on a CPU."""
+"""The quick start: three small models on a corpus made on the spot, in minutes on a CPU."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from cape_fairseq.experiments.recipes.settings import (
     mixed,
 )
 
-# sinpos as everybody trains it, and CAPE with some long text in training.
-MODELS = {"sinpos": (), "cape": (*PLAIN_SOURCE, *mixed(QUICK_STACK, from_epoch=3))}
+LONG = mixed(QUICK_STACK, from_epoch=3)
+# sinpos as everybody trains it, the others with some long text in training.
+MODELS = {"sinpos": (), "cape": (*PLAIN_SOURCE, *LONG), "rope_cross": LONG}
 TESTS = {"test": "test", "test1": "test_long"}
 
 
 def jobs(plan: Plan, updates: int = QUICK_UPDATES) -> None:
-    """Train, translate and score both models, and compare them."""
+    """Train, translate and score the models, and compare them."""
     text = corpora.quick_start(plan)
     results, scored = [], {}
     for name, own in MODELS.items():
