@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cape_fairseq.cli.experiments import add_machine, numbers, start
 from cape_fairseq.cli.tool import Found, Tool, named_files, positive
-from cape_fairseq.errors import UserError
+from cape_fairseq.errors import UsageError, UserError
 
 
 def add_out(parser: ArgumentParser, default: str = "") -> None:
@@ -52,11 +52,14 @@ def add_train(parser: ArgumentParser) -> None:
     add_languages(parser, required=True)
     add_splits(parser, "train", "val", "test_2016_flickr")
     parser.add_argument(
-        "--max-update", type=positive, default=2200, help="(2200); a larger one goes on"
+        "--max-update",
+        type=positive,
+        default=2200,
+        help="(2200); with a larger one this training goes on, and that of --long starts anew",
     )
     parser.add_argument("--select", choices=["loss", "bleu"], default="loss", help="(loss)")
     long = "then go on for a third as long, in OUT/NAME-long, with stacks of up to N tokens in "
-    long += "half of the examples; with --parent, have these from the begin"
+    long += "half of the examples and half the peak; with --parent, have these from the begin"
     parser.add_argument("--long", type=positive, default=0, metavar="N", help=long)
     begin = "have the stacks of --long from epoch N of the first training on"
     parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)
@@ -79,6 +82,8 @@ def train(args: Namespace) -> Found:
         *(args.max_update, args.select, args.long, args.long_from_epoch, args.parent),
         *(args.seed, args.name, tuple(args.passed_on)),
     )
+    if args.long_from_epoch and not args.long:
+        raise UsageError("--long-from-epoch is for the stacks of --long N; give that, too")
     if not args.dry_run:
         check_parent(args.out, wanted.parent, wanted.run)
     return start(args, plan, recipe.jobs(plan, wanted, gpus), gpus)

@@ -23,7 +23,7 @@ class RopeOptions:
 def resolve_rope(args: Any) -> None:
     """Source positions are compared with target positions, so they are brought to one scale."""
     crosses = args.position_encoding == "rope" and args.rope_attention == "self+cross"
-    if crosses and args.source_scale is None:
+    if crosses and args.source_scale is None and args.position_augmentation != "randpos":
         args.source_scale = "auto"
 
 
@@ -32,10 +32,13 @@ def check_rope(args: Any) -> None:
     Raises:
         ValueError: heads have an odd width, or cross-attention has no distances to see.
     """
+    name, value = "rope_attention", args.rope_attention
     expected = "self with --position-augmentation randpos, which draws source and target positions "
     expected += "independently"
-    together = args.rope_attention == "self" or args.position_augmentation != "randpos"
-    require(together, "rope_attention", args.rope_attention, expected)
+    together = args.position_augmentation != "randpos"
+    require(value == "self" or together, name, value, expected)
+    crossing = not getattr(args, "no_cross_attention", False)
+    require(value == "self" or crossing, name, value, "self with --no-cross-attention")
     for side in ("encoder", "decoder"):
         width, heads = getattr(args, f"{side}_embed_dim"), getattr(args, f"{side}_attention_heads")
         expected = f"an even multiple of --{side}-attention-heads ({heads}): rope turns pairs of "
@@ -57,7 +60,7 @@ ROPE = Encoding(
     "rope_cross_transformer those of cross-attention, too",
     RopeOptions,
     augmentations=("cape", "randpos"),
-    why_not=SHIFTS.format("rope"),
+    why_not=f"{SHIFTS.format('rope')}, or of both sides by as much",
     scalable=True,
     distances_only=True,
     attention=rotary,

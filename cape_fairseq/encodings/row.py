@@ -46,7 +46,7 @@ class Encoding:
             beside ``--position-layers all``.
         defaults: values that other options have with it where nothing is said.
         encode: (args, stack, block) -> what is added to the input of a block.
-        attention: (args, stack) -> what self-attention gets.
+        attention: (args, stack) -> what attention gets in every block.
         flow: (args, stack) -> FLOATER's trajectories.
         self_attention: (args, block) -> options of a block's own self-attention.
         parameters: regular expression of the names, in a stack, of what it alone learns.

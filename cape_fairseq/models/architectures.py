@@ -66,23 +66,22 @@ def register(name: str, preset: Callable[[Any], None]) -> None:
     register_model_architecture("positional_transformer", name)(applied)
 
 
-# By the names before "_transformer"; the encoding first.
-ENCODED: dict[str, Mapping[str, str]] = {
-    **{name: {"position_encoding": name} for name in ENCODINGS},
-    # What docs/length.md recommends for long text.
-    "rope_cross": {"position_encoding": "rope", "rope_attention": "self+cross"},
+# Encoding and options of it, by the names before "_transformer".
+PRESETS: dict[str, tuple[str, Mapping[str, str]]] = {
+    **{name: (name, {}) for name in ENCODINGS},
+    "rope_cross": ("rope", {"rope_attention": "self+cross"}),  # for long text: docs/length.md
 }
 
 
 def preset(name: str, suffix: str) -> Callable[[Any], None]:
     """What ``{name}_transformer{suffix}`` sets where nothing else is said."""
+    encoding, options = PRESETS[name]
 
     def apply(args: Any) -> None:
-        for option, value in ENCODED[name].items():
-            if getattr(args, option, None) is None:
-                setattr(args, option, value)
-            elif option == "position_encoding" and getattr(args, option) != value:
-                break  # the rest is of another encoding
+        if getattr(args, "position_encoding", None) in (None, encoding):
+            for option, value in {"position_encoding": encoding, **options}.items():
+                if getattr(args, option, None) is None:
+                    setattr(args, option, value)
         SIZES[suffix](args)
         base_architecture(args)
 
@@ -90,6 +89,6 @@ def preset(name: str, suffix: str) -> Callable[[Any], None]:
 
 
 register("positional_transformer", base_architecture)
-for name in ENCODED:
+for name in PRESETS:
     for suffix in SIZES:
         register(f"{name}_transformer{suffix}", preset(name, suffix))

@@ -89,12 +89,21 @@ def adopt_parent(args: Any) -> None:
     """
     row = ENCODINGS.get(getattr(args, "position_encoding", None))
     path = getattr(args, "finetune_from_model", None)
-    if not row or not (row.keeps or row.meaning) or not path or is_complete(args):
+    if not row or not path or is_complete(args):
         return
+    if not (row.keeps or row.meaning or "source_scale" in row.defaults):
+        return  # nothing to take over
     folder = Path(getattr(args, "save_dir", None) or "checkpoints")
-    origin, options = origin_of(folder, Path(path))
-    if encoding_of(options) == row.name:
-        adopt_meaning(args, row, origin, options)
+    try:
+        origin, options = origin_of(folder, Path(path))
+    except ValueError:
+        if row.keeps:
+            raise
+        return  # fairseq, which knows more kinds of paths, reads or refuses it
+    parent = encoding_of(options)
+    kept = getattr(options, ENCODINGS[parent].keeps or "-", None) if parent in ENCODINGS else None
+    if row.name in (parent, kept) and adopt_meaning(args, row, origin, options):
+        adopt_scale(args, options)
     if row.keeps:
         adopt_positions(args, row, origin, options)
 
@@ -117,9 +126,11 @@ def origin_of(folder: Path, parent: Path) -> tuple[Path, Any]:
         raise ValueError(f"--finetune-from-model: {error}") from None
 
 
-def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> None:
-    """What the parameters of an encoding stand for, where nothing else is said."""
-    defaults = {field.name: field.default for field in fields(row.options)}
+def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> bool:
+    """What the parameters of an encoding stand for, where nothing else is said -> whether they
+    stand for the same."""
+    defaults = {field.name: field.default for field in fields(row.options)} if row.meaning else {}
+    same = True
     for name in row.meaning:
         stored = getattr(options, name, defaults[name])  # version 0.1.0 has not all of them
         given = getattr(args, name, None)
@@ -128,6 +139,16 @@ def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> None:
         elif given != stored:
             message = "%s %s: %s was trained with %s, so its positions will be others"
             logger.warning(message, flag(name), given, origin, stored)
+            same = False
+    return same
+
+
+def adopt_scale(args: Any, options: Any) -> None:
+    """A source scale of 1 that was chosen and not counted; a counted one is in the checkpoint."""
+    counted = getattr(options, "source_scale_counted", False)
+    plain = not counted and float(getattr(options, "source_scale", None) or 1) == 1
+    if plain and getattr(args, "source_scale", None) is None:
+        args.source_scale = "1"
 
 
 def adopt_positions(args: Any, row: Encoding, origin: Path, options: Any) -> None:

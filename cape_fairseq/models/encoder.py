@@ -130,7 +130,7 @@ class PositionalEncoder(TransformerEncoderBase):
             ROWS: [torch.arange(len(mask), device=mask.device)],
             COPIES: [],
             REFERENCE: [] if batch.reference is None else [batch.reference],  # B x 1
-            POSITIONS: [batch.positions] if self.positions.self_attention.crosses else [],  # B x S
+            POSITIONS: [batch.positions] if self.positions.attention.crosses else [],  # B x S
         }
 
     def reorder_encoder_out(

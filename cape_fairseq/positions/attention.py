@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class AttentionPositions(nn.Module):
-    """Nothing but the mask; also the protocol of the encodings that act in self-attention."""
+    """Nothing but the mask; also the protocol of the encodings that act in attention."""
 
     indices: ClassVar[bool] = False  # whether it sees more of positions than their differences
     crosses: bool = False  # whether it acts in cross-attention, too

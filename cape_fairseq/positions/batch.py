@@ -25,6 +25,20 @@ class Source(NamedTuple):
         """The mask of each sentence once."""
         return self.padding_mask[:: self.copies]
 
+    @property
+    def distinct_positions(self) -> Tensor:
+        """The positions of each sentence once.
+
+        Raises:
+            ValueError: the encoder did not give them.
+        """
+        if self.positions is None:
+            raise ValueError(
+                "cross-attention sees positions here, and the encoder's output has none; take that "
+                "of an encoder with the same position encoding"
+            )
+        return self.positions[:: self.copies]
+
 
 class BatchPositions:
     """Positions of one batch; made by :meth:`StackPositions.begin`.

@@ -32,7 +32,7 @@ class StackPositions:
         augmentation: what moves positions in training.
         scale: factor on the distance from the first token (CAPE's alpha, on the source).
         encodings: what is added to the input of blocks 1, 2, ...; none, or one, or one for each.
-        attention: what positions give to self-attention.
+        attention: what positions give to attention.
         flow: FLOATER's trajectories.
         bos: the source's begin-of-sentence token.
         opens: whether it is put before this stack's tokens; a decoder only takes it out of
@@ -59,7 +59,7 @@ class StackPositions:
         self.augmentation = augmentation or Augmentation()
         self.scale = scale
         self.encodings = list(encodings)
-        self.self_attention = attention or AttentionPositions()
+        self.attention = attention or AttentionPositions()
         self.flow = flow
         self.bos = bos or SourceBOS(None, padding_idx)
         self.opens = opens
@@ -73,7 +73,7 @@ class StackPositions:
         return {
             "embed_positions": self.encodings[0] if self.encodings else None,
             "block_positions": later if len(later) else None,
-            "self_attn_positions": self.self_attention,
+            "self_attn_positions": self.attention,
             "flow": self.flow,
         }
 
@@ -156,9 +156,9 @@ class StackPositions:
             batch.positions = self.long_text.place(batch.positions, self.first, count)
             batch.sharpen(self.long_text, count, causal)
         batch.own = self.attention_arguments(batch, draw is not None, causal)
-        if source is not None and self.self_attention.crosses:
-            keys = source.positions[:: source.copies] if cross_keys else None
-            batch.across = self.self_attention.across(batch.positions[:, batch.new], keys)
+        if source is not None and self.attention.crosses:
+            keys = source.distinct_positions if cross_keys else None
+            batch.across = self.attention.across(batch.positions[:, batch.new], keys)
         if self.flow is not None:
             own, other = Places(padding, last_only), None
             if source is not None and cross_keys:
@@ -178,9 +178,9 @@ class StackPositions:
         placed = self.long_text.interpolate or self.long_text.offset
         if not moved and not self.augmentation.respaces and not placed:
             # Between the real tokens of any row the differences are those of an unpadded row.
-            shared = not (self.self_attention.indices and padding.left)
+            shared = not (self.attention.indices and padding.left)
             seen = self.plain(torch.zeros_like(padding.mask[:1])) if shared else seen
         queries = seen[:, new]
         mask = visible_keys(hidden, queries.size(1), causal)
-        own = self.self_attention(queries, seen, mask, causal)
+        own = self.attention(queries, seen, mask, causal)
         return {"causal": causal, **own, **batch.sharpness}

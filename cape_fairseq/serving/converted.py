@@ -45,16 +45,16 @@ def check(trained: Trained) -> None:
             "has what is added to the input, and relpos and rope"
         )
     placed = trained.model.encoder.positions
+    if placed.attention.crosses:
+        raise UserError(
+            f"{trained.path} has --rope-attention self+cross, and CTranslate2 turns self-attention "
+            "only"
+        )
     moved = placed.scale != 1 or placed.augmentation.respaces
     if name in UNLIMITED and (moved or replace(placed.long_text, offset=0.0) != NOTHING):
         raise UserError(
             f"{trained.path} has {name} with distances other than 1 between tokens, or attention "
             "that is sharpened, which CTranslate2 has not; leave these options out"
-        )
-    if placed.self_attention.crosses:
-        raise UserError(
-            f"{trained.path} has --rope-attention self+cross, and CTranslate2 turns self-attention "
-            "only"
         )
     same = [("encoder_normalize_before", "decoder_normalize_before")]
     same += [("encoder_attention_heads", "decoder_attention_heads")]

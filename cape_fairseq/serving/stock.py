@@ -74,7 +74,7 @@ class Trained:
     def acts_in_attention(self) -> bool:
         """Whether positions give anything to the self-attention."""
         stack = self.model.encoder
-        scores = type(stack.positions.self_attention) is not AttentionPositions
+        scores = type(stack.positions.attention) is not AttentionPositions
         return scores or any(layer.self_attn.relative_keys is not None for layer in stack.layers)
 
     def check(self, stock: bool = True) -> None:

@@ -162,7 +162,7 @@ def test_variants_are_what_they_are_called():
         model = build(TASK, name, "_tiny", **options)
         if name != STOCK:
             assert model.cfg.position_encoding == variant.split(",")[0]
-            assert model.encoder.positions.self_attention.crosses == (variant == "rope, cross")
+            assert model.encoder.positions.attention.crosses == (variant == "rope, cross")
             begins = name == "cape" and "source_bos" not in options
             assert (model.encoder.positions.bos.extra == 1) == begins
         if name == "relpos":

@@ -108,6 +108,14 @@ from tests.support import ToyTask, build
             r"--rope-attention is self\+cross, but it must be self with --position-augmentation",
         ),
         (
+            {
+                "position_encoding": "rope",
+                "rope_attention": "self+cross",
+                "no_cross_attention": True,
+            },
+            r"--rope-attention is self\+cross, but it must be self with --no-cross-attention",
+        ),
+        (
             {"position_encoding": "rope", "position_augmentation": "cape", "cape_local_shift": 0.0},
             "--cape-local-shift is 0, but it must be above 0",
         ),

@@ -65,22 +65,23 @@ def test_it_changes_nothing_else():
     assert (scores[0] - scores[1]).abs().max() > 1e-3
 
 
-def test_positions_of_a_pair_are_augmented_together():
+def test_positions_of_a_pair_are_augmented_together(monkeypatch):
     """A stretch of both sides by the same factor stretches the distances between them, too."""
     options = {"position_augmentation": "cape", "cape_global_scale": 2.0, **CROSSING}
     model = build(ARCH, seed=2, dropout=0.0, **options).train()
     source, target = batch([9, 4], True), batch([7, 5], False, end=False)
     draws = model.encoder.positions.augmentation.draw(2, 9, 7, torch.Generator().manual_seed(1))
-    stretched = model.encoder(source, draw=draws.source)["source_positions"][0]
-    plain = model.encoder(source)["source_positions"][0]
-    factor = draws.source.scale
-    assert torch.equal(factor, draws.target.scale)
-    assert (factor - 1).abs().min() > 1e-3
-    seen = source.ne(PAD)
-    expected = (plain + draws.source.local_shift) * factor
-    assert torch.equal(stretched[seen], expected[seen])
-    scores = model(source, None, target)[0]
-    assert torch.isfinite(scores[target.ne(PAD)]).all()
+    seen, positions = [], model.decoder.self_attn_positions
+    across = positions.across
+    monkeypatch.setattr(positions, "across", lambda *given: seen.append(given) or across(*given))
+    model.decoder(target, model.encoder(source, draw=draws.source), draw=draws.target)
+    assert (draws.source.scale - 1).abs().min() > 1e-3
+    assert torch.equal(draws.source.scale, draws.target.scale)
+    for tokens, draw, found in zip((target, source), draws[::-1], *seen, strict=True):
+        real = tokens.ne(PAD)
+        plain = real.cumsum(1) + PAD
+        expected = (plain + draw.local_shift) * draw.scale
+        torch.testing.assert_close(found[real], expected[real])
 
 
 def test_the_preset():
@@ -102,6 +103,25 @@ def test_a_fine_tuned_model_keeps_it(tmp_path, caplog):
     torch.save({"args": args, "cfg": None, "model": parent.state_dict()}, tmp_path / "parent.pt")
     options = {"finetune_from_model": tmp_path / "parent.pt"}
     assert build(ARCH, **options).args.rope_attention == "self+cross"
+    # Its scale of 1 was chosen, and is not counted anew.
+    assert build(ARCH, **options, source_scale=None).args.source_scale == 1
     caplog.clear()
     assert build(ARCH, rope_attention="self", **options).args.rope_attention == "self"
     assert "was trained with self+cross, so its positions will be others" in caplog.text
+
+
+def test_from_floater_on_it(tmp_path):
+    """A FLOATER of biases keeps its parent's attention; so does what goes on from it as rope."""
+    parent = build("floater_transformer_tiny", floater_parent="rope", **CROSSING)
+    args = Namespace(**{**vars(parent.args), "arch": "floater_transformer_tiny"})
+    torch.save({"args": args, "cfg": None, "model": parent.state_dict()}, tmp_path / "parent.pt")
+    child = build(ARCH, finetune_from_model=tmp_path / "parent.pt")
+    assert child.args.rope_attention == "self+cross"
+
+
+def test_an_encoder_without_positions_is_named():
+    model = build(ARCH, **CROSSING)
+    states = model.encoder(batch([4], True))
+    states = {name: states[name] for name in ("encoder_out", "encoder_padding_mask")}
+    with pytest.raises(ValueError, match="the encoder's output has none"):
+        model.decoder(batch([3], False, end=False), states)

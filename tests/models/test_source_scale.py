@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.models import build_model
+from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
 from cape_fairseq.models import source_scale
 from cape_fairseq.models.source_scale import resolve_source_scale
@@ -168,3 +168,14 @@ def test_a_stored_model_has_its_number_and_can_be_overridden(monkeypatch):
 def test_half_precision_does_not_round_the_number(monkeypatch):
     model = scaled(0.8955, monkeypatch).half()
     assert float(model.state_dict()["encoder.source_scale"]) == 0.8955
+
+
+@pytest.mark.parametrize("given", [None, "auto", "1.5"])
+def test_a_chosen_scale_of_one_is_kept_in_fine_tuning(given, tmp_path):
+    """It is no number of the data, so that a checkpoint has none."""
+    parent = build("cape_transformer_tiny", source_scale="1")
+    args = Namespace(**{**vars(parent.args), "arch": "cape_transformer_tiny"})
+    torch.save({"args": args, "cfg": None, "model": parent.state_dict()}, tmp_path / "parent.pt")
+    child = Namespace(source_scale=given, finetune_from_model=str(tmp_path / "parent.pt"))
+    ARCH_CONFIG_REGISTRY["cape_transformer_tiny"](child)
+    assert child.source_scale == (given or "1")

@@ -128,9 +128,18 @@ def test_long_text_comes_after_short_text(tmp_path):
     assert "--max-update 30" in long
     assert "--stack-max-tokens 50 --stack-from-epoch 1" in long
     assert "compare cape_transformer_tiny/results.json cape_transformer_tiny-long/" in printed
+    printed = cape("train", *words, *options, "--", "--lr", "5e-4", "--warmup-updates", 4000).stdout
+    short, long = (line for line in printed.splitlines() if " train-run " in line)
+    assert short.endswith("--lr 5e-4 --warmup-updates 4000")
+    assert "--warmup-updates 100 --lr 0.00025 --max-update 30" in long
+    refused = cape("train", *words, *options, "--", "--lr", "5e-4,1e-4", check=False)
+    assert "--lr is 5e-4,1e-4, and --long goes on at half of it" in refused.stderr
     printed = cape("train", *words, *options, "--long-from-epoch", 2).stdout
     (both,) = (line for line in printed.splitlines() if " train-run " in line)
     assert "--stack-max-tokens 50 --stack-from-epoch 2" in both
+    refused = cape("train", *words, "--long-from-epoch", 2, check=False)
+    assert refused.returncode == 2
+    assert "--long-from-epoch is for the stacks of --long N" in refused.stderr
 
 
 SMALL = ("--bpe", "60", "--seed", "3")

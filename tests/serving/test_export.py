@@ -127,7 +127,7 @@ def test_attention_has_no_counterpart_in_plain_fairseq(arch, tmp_path):
     ("options", "why"),
     [
         ({"source_scale": "1.2"}, "distances other than 1"),
-        ({"rope_attention": "self+cross"}, "turns self-attention only"),
+        ({"rope_attention": "self+cross", "source_scale": "1.2"}, "turns self-attention only"),
     ],
 )
 def test_rope_that_ctranslate2_has_not_is_refused(options, why, tmp_path):

@@ -95,7 +95,7 @@ def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Mo
         parent = trained(plan, wanted, text, row.parent, seed)
         limit = command("--max-update", wanted.further, TUNING)
     options = command(
-        *("--arch", f"{row.encoding}_transformer_tiny", TINY if wanted.data else QUICK),
+        *("--arch", f"{row.model}_transformer_tiny", TINY if wanted.data else QUICK),
         *(row.options, limit, "--seed", seed),
     )
     return steps.train(plan, f"{name}/{seed}", text, options, parent)

@@ -12,7 +12,10 @@ from cape_fairseq.experiments.recipes.settings import PLAIN_SOURCE, mixed
 # Encodings whose function at first is sinpos', so that they go on from its row.
 FROM_SINPOS = ("cape", "shape", "floater")
 NEAR_SHIFT = "10"
-STRETCHED = ("--position-augmentation", "cape", "--cape-global-scale", "1.2")
+STRETCHED = (
+    *("--position-augmentation", "cape", "--cape-global-scale", "1.2"),
+    *("--cape-local-shift", "0"),
+)
 
 
 @dataclass(frozen=True)
@@ -20,12 +23,12 @@ class Row:
     """What one row is trained with.
 
     Args:
-        encoding: of the architecture, as it begins there.
+        model: the architecture is ``{model}_transformer_tiny``.
         options: of fairseq-train, beside what all rows have.
         parent: the row of the same seed that it goes on from; empty where it starts anew.
     """
 
-    encoding: str
+    model: str
     options: tuple[str, ...] = ()
     parent: str = ""
 

@@ -3,9 +3,11 @@ text."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
 from cape_fairseq.experiments.recipes.settings import TINY, TUNING, mixed, splits
@@ -66,8 +68,28 @@ class Training:
         if not self.long or self.long_from_epoch or self.parent:
             return (self,)
         further = max(1, self.max_update // 3)
-        begin = {"name": f"{self.run}-long", "parent": self.run, "max_update": further}
-        return replace(self, long=0), replace(self, **begin)
+        more = (*self.more, *tuning(self.more), "--max-update", str(further))
+        return replace(self, long=0), replace(
+            self, name=f"{self.run}-long", parent=self.run, max_update=further, more=more
+        )
+
+
+def tuning(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Half the peak of a training with these options, and a short warm-up.
+
+    Raises:
+        UserError: its learning rate is no number.
+    """
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--lr")
+    peak = parser.parse_known_args(given)[0].lr
+    if peak is None:
+        return TUNING
+    try:
+        return (*TUNING, "--lr", f"{float(peak) / 2:g}")
+    except ValueError:
+        message = f"--lr is {peak}, and --long goes on at half of it; give it one number"
+        raise UserError(message) from None
 
 
 def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
