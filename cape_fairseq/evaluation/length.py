@@ -36,6 +36,7 @@ COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
     "bleu": ("BLEU", 2),
     "stack_bleu": ("BLEU stacks", 2),
+    "split_bleu": ("by sentence", 2),  # of the same stacks, with the row's own model
     "stack_loss": ("loss stacks", 3),
     "far_loss": (f"loss at {FAR[0]}-{FAR[1]}", 3),
     "ratio": ("length / reference", 3),
@@ -111,8 +112,9 @@ def measure(out: Path) -> dict[str, Any]:
     if not found:
         raise UserError(f"{out} has no ROW/SEED/length.json; run recipes/length.sh")
     if BASELINE in found:
+        none = dict.fromkeys(("split_bleu", *OF_STACKS))
         found[SPLIT] = {
-            seed: {**run, "stack_bleu": run["split_bleu"], **dict.fromkeys(OF_STACKS)}
+            seed: {**run, "stack_bleu": run["split_bleu"], **none}
             for seed, run in found[BASELINE].items()
         }
     return {"runs": found}

@@ -93,6 +93,8 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
     expected = stats.ttest_ind(ours, theirs, equal_var=False).pvalue
     assert lines["cape"]["p, BLEU and sinpos"] == f"{expected:.3f}"
     assert lines["split, translate, join"]["BLEU stacks"].startswith("10.00 ± ")
+    assert lines["split, translate, join"]["by sentence"] == "-"
+    assert lines["sinpos"]["by sentence"] == lines["split, translate, join"]["BLEU stacks"]
     assert lines["rope"]["BLEU"] == "10.00"
     assert lines["rope"]["p, BLEU and sinpos"] == "-"
     assert lines["sinpos"]["loss stacks"] == "-"
