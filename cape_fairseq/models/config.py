@@ -101,7 +101,8 @@ def adopt_parent(args: Any) -> None:
             raise
         return  # fairseq, which knows more kinds of paths, reads or refuses it
     parent = encoding_of(options)
-    kept = getattr(options, ENCODINGS[parent].keeps or "-", None) if parent in ENCODINGS else None
+    keeps = ENCODINGS[parent].keeps if parent in ENCODINGS else ""
+    kept = getattr(options, keeps, None) if keeps else None
     if row.name in (parent, kept) and adopt_meaning(args, row, origin, options):
         adopt_scale(args, options)
     if row.keeps:
