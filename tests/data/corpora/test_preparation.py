@@ -1,5 +1,4 @@
-"""The whole preparation on small archives in the real formats and with the real names; and on
-broken ones."""
+"""The whole preparation on small archives in the real formats and with the real names."""
 
 import json
 import tarfile
