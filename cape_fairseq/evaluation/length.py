@@ -22,7 +22,7 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.bleu_by_length import signature
 from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
 from cape_fairseq.evaluation.output_length import of_one
-from cape_fairseq.evaluation.position_loss import loss_matrix
+from cape_fairseq.evaluation.position_loss import by_bin, loss_matrix
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.scoring import texts
 from cape_fairseq.evaluation.training_log import read
@@ -30,7 +30,9 @@ from cape_fairseq.evaluation.training_log import read
 SPLIT = "split, translate, join"  # the row of users who cut their text into sentences
 BASELINE = "sinpos"
 FAR = (100, 300)  # target positions beyond most training lengths
-OF_STACKS = ("stack_loss", "far_loss", "ratio")  # as a model translates them whole
+BIN = 20  # target positions in a bin of the curves
+ENDS = (".", "!", "?")  # of sentences; stacks have nothing else between them
+OF_STACKS = ("stack_loss", "far_loss", "ratio", "kept")  # as a model translates them whole
 RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "signature")
 COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
@@ -40,6 +42,7 @@ COLUMNS = {  # key of a run -> title, digits
     "stack_loss": ("loss stacks", 3),
     "far_loss": (f"loss at {FAR[0]}-{FAR[1]}", 3),
     "ratio": ("length / reference", 3),
+    "kept": ("sentences kept", 3),
 }
 
 
@@ -67,9 +70,18 @@ def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
         "split_bleu": bleu(rejoined(verses, stacks, run), language),
         "stack_loss": round(float(np.nanmean(losses)), 4),
         "far_loss": round(float(np.nanmean(far)), 4) if np.isfinite(far).any() else None,
-        **{key: value for key, value in of_one(stacks, None).items() if key != "kept"},
+        "position_loss": curve(losses),
+        **of_one(stacks, ENDS),
         "signature": signature(),
     }
+
+
+def curve(losses: np.ndarray) -> list[float]:
+    """Mean losses [S, T] -> of each bin of target positions that half of the stacks fill."""
+    filled = int(np.median((~np.isnan(losses)).sum(1))) // BIN
+    if not filled:
+        return []
+    return by_bin(losses, range(0, (filled + 1) * BIN, BIN)).mean.round(4).tolist()
 
 
 def bleu(sentences: list[Sentence], language: str | None) -> float:
@@ -112,7 +124,7 @@ def measure(out: Path) -> dict[str, Any]:
     if not found:
         raise UserError(f"{out} has no ROW/SEED/length.json; run recipes/length.sh")
     if BASELINE in found:
-        none = dict.fromkeys(("split_bleu", *OF_STACKS))
+        none = dict.fromkeys(("split_bleu", "position_loss", *OF_STACKS))
         found[SPLIT] = {
             seed: {**run, "stack_bleu": run["split_bleu"], **none}
             for seed, run in found[BASELINE].items()
@@ -173,12 +185,22 @@ def rows(result: dict[str, Any]) -> Rows:
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """Each row as a point: BLEU of ordinary text against BLEU of long text."""
-    from cape_fairseq.evaluation.plots import axes_of
+    """BLEU of ordinary text against BLEU of long text, and loss on long text by position."""
+    from matplotlib.figure import Figure
 
-    with axes_of(path, "BLEU of sentences", "BLEU of stacks") as axes:
-        for name, runs in result["runs"].items():
-            x, y = (statistics.mean(column(runs, key)) for key in ("bleu", "stack_bleu"))
-            marker = "*" if name in (BASELINE, SPLIT) else "o"
-            axes.plot(x, y, marker)
-            axes.annotate(name, (x, y), textcoords="offset points", xytext=(4, 4), fontsize=8)
+    from cape_fairseq.evaluation.plots import save
+
+    figure = Figure(figsize=(14, 6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, (name, runs) in enumerate(result["runs"].items()):
+        style = {"color": f"C{number % 10}", "marker": "*o^sv"[number // 10 % 5]}
+        x, y = (statistics.mean(column(runs, key)) for key in ("bleu", "stack_bleu"))
+        left.plot(x, y, linestyle="", label=name, **style)
+        curves = column(runs, "position_loss")
+        if curves and all(curves):
+            means = np.mean([c[: min(map(len, curves))] for c in curves], axis=0)
+            right.plot((np.arange(len(means)) + 0.5) * BIN, means, markersize=4, **style)
+    left.set(xlabel="BLEU of sentences", ylabel="BLEU of stacks")
+    right.set(xlabel="target position in a stack", ylabel="loss (nats)")
+    figure.legend(loc="outside right upper", fontsize=8)
+    save(figure, path)

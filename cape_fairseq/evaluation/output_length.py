@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,12 @@ def measure(files: dict[str, Path], separator: str | None = None) -> dict[str, A
     for name, path in files.items():
         sentences = read_generated(path)
         check_references(sentences, name)
-        found[name] = of_one(sentences, separator)
+        found[name] = of_one(sentences, () if separator is None else (separator,))
     return {"separator": separator, "short": SHORT, "long": LONG, "systems": found}
 
 
-def of_one(sentences: list[Sentence], separator: str | None) -> dict[str, float | int | None]:
+def of_one(sentences: list[Sentence], separators: Collection[str]) -> dict[str, float | int | None]:
+    """The same of one system; nothing is ``kept`` where no separators are given."""
     sides = [
         [join_subwords(text).split() for text in texts]
         for texts in (
@@ -53,13 +55,18 @@ def of_one(sentences: list[Sentence], separator: str | None) -> dict[str, float 
         "ratio": round(float(ours.sum() / max(theirs.sum(), 1)), 4),
         "short": round(float((ratios < SHORT).mean()), 4),
         "long": round(float((ratios > LONG).mean()), 4),
-        "kept": None if separator is None else kept(*sides, separator),
+        "kept": kept(*sides, separators),
     }
 
 
-def kept(ours: list[list[str]], theirs: list[list[str]], separator: str) -> float | None:
+def kept(
+    ours: list[list[str]], theirs: list[list[str]], separators: Collection[str]
+) -> float | None:
     """Share of the references' separators that translations have, text by text."""
-    counts = [(a.count(separator), b.count(separator)) for a, b in zip(ours, theirs, strict=True)]
+    numbers = [
+        [sum(word in separators for word in words) for words in side] for side in (ours, theirs)
+    ]
+    counts = list(zip(*numbers, strict=True))
     wanted = sum(b for _, b in counts)
     return round(sum(min(a, b) for a, b in counts) / wanted, 4) if wanted else None
 

@@ -4,11 +4,12 @@ import json
 import math
 import statistics
 
+import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
 from scipy import stats
 
-from cape_fairseq.evaluation.length import interval, measure, measure_run, rows, significance
+from cape_fairseq.evaluation.length import curve, interval, measure, measure_run, rows, significance
 from tests.support import cape
 
 VERSES = [
@@ -64,6 +65,19 @@ def test_one_run(run):
     assert found["far_loss"] is None
     assert (found["valid_loss"], found["updates"], found["seconds"]) == (4.25, 60, 12.5)
     assert found["ratio"] == round(7 / 12, 4)
+    assert found["kept"] == round(1 / 3, 4)  # one of the three full stops
+    assert found["position_loss"] == []  # no stack fills a bin
+
+
+def test_loss_by_position_as_far_as_half_of_the_stacks_go():
+    lengths = (25, 45, 70)
+    losses = np.full((3, 70), np.nan)
+    for row, length in zip(losses, lengths, strict=True):
+        row[:length] = np.arange(length)
+    first = [n for _ in lengths for n in range(20)]
+    second = [n for length in lengths for n in range(20, min(length, 40))]
+    expected = [statistics.mean(first), statistics.mean(second)]
+    assert curve(losses) == pytest.approx(expected, abs=1e-4)
 
 
 def test_stacks_of_another_text_are_refused(run, tmp_path):
