@@ -63,7 +63,7 @@ def add_train(parser: ArgumentParser) -> None:
     parser.add_argument("--long", type=positive, default=0, metavar="N", help=long)
     begin = "have the stacks of --long from epoch N of the first training on"
     parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)
-    parent = "go on from the best checkpoint of another run in OUT, at a peak learning rate of 2e-3"
+    parent = "go on from the best checkpoint of another run in OUT, at half the usual peak"
     parser.add_argument("--parent", default="", metavar="NAME", help=parent)
     parser.add_argument("--seed", type=positive, default=1, help="(1)")
     parser.add_argument("--name", default="", help="of the run: OUT/NAME/results.json (ARCH)")

@@ -19,7 +19,7 @@ TINY = (
 QUICK = (*TINY, "--max-tokens", "2048", "--warmup-updates", "200")
 QUICK_UPDATES = 900
 QUICK_STACK = 100  # tokens: the longest sentences of test_long
-# Of a training that goes on from another one: half the peak of the first.
+# Of a training that goes on from another one: half of the peak above.
 TUNING = ("--lr", "2e-3", "--warmup-updates", "100")
 # CAPE where word order is similar: real positions and a begin-of-sentence token on the source are
 # the papers', and slow learning on little text (docs/length.md).
