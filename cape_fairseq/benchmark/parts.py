@@ -30,11 +30,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "rope, cross": ("rope_cross", {}),
     "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
     "floater, kept": ("floater", {"floater_refresh": 400}),  # in between two solutions
+    "sinpos, PyTorch's products": ("sinpos", {"matrix_products": "torch"}),
 }
-FAST = ", fast"  # with the chunked loss and the fused optimizer
+FAST = ", fast"  # with the chunked loss, the fused optimizer and fast dropout
 HALF = ", fast, bf16"  # and --autocast bf16
-VARIANTS |= {f"{name}{FAST}": (name, {}) for name in (STOCK, *ENCODINGS)}
-VARIANTS |= {f"{name}{HALF}": (name, {"autocast": "bf16"}) for name in ENCODINGS}
+VARIANTS[f"{STOCK}{FAST}"] = (STOCK, {})
+VARIANTS |= {f"{name}{FAST}": (name, {"fast_dropout": True}) for name in ENCODINGS}
+VARIANTS |= {
+    f"{name}{HALF}": (name, {"fast_dropout": True, "autocast": "bf16"}) for name in ENCODINGS
+}
 
 
 def check(size: str, variants: Iterable[str]) -> None:

@@ -32,8 +32,8 @@ def add_benchmark(parser: ArgumentParser) -> None:
         "--variants",
         nargs="+",
         metavar="VARIANT",
-        help='what to compare (all; also "sinpos, fast": with the chunked loss and fused adam, and '
-        '"sinpos, fast, bf16": with --autocast bf16, too)',
+        help='what to compare (all; also "sinpos, fast": with the chunked loss, fused adam and '
+        '--fast-dropout, and "sinpos, fast, bf16": with --autocast bf16, too)',
     )
     add("--batch", type=positive, default=50, help="sentences of a batch, table9 (50)")
     add("--batch-tokens", type=positive, help="of a batch, table9 (5000 on a CPU, else no limit)")

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cape_fairseq.modules import products
+
 # Fewer tokens at once read and write the gradient of the weight more often; more need more memory.
 CHUNK = 1024
 
@@ -33,7 +35,13 @@ class ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, target: Tensor, smoothing: float, size: int
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        smoothing: float,
+        size: int,
+        by_onednn: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         small = smoothing / (weight.shape[0] - 1)
         large = 1.0 - smoothing - small
@@ -46,7 +54,8 @@ class ChunkedLoss(torch.autograd.Function):
         for begin in range(0, len(target), size):
             part = slice(begin, begin + size)
             x, t = features[part], target[part]
-            scores = (x @ weight.t()).to(exact)
+            onednn = by_onednn and products.fits(x, weight)
+            scores = (products.multiply if onednn else torch.mm)(x, weight.t()).to(exact)
             picked = scores.gather(1, t.unsqueeze(1)).squeeze(1)
             top = scores.amax(1)
             exponentials = scores.sub_(top.unsqueeze(1)).exp_()
@@ -58,11 +67,11 @@ class ChunkedLoss(torch.autograd.Function):
             sums[2] += (picked == top).sum()
             if wanted:
                 # softmax W, less what smoothing gives to every word and to the reference
-                inner = expected(exponentials, total, weight, x.dtype)
+                inner = expected(exponentials, total, weight, x.dtype, onednn)
                 inner -= small * all_words + large * weight[t].to(exact)
                 d_features[part] = inner
                 # the same by words: softmax^T x, and the reference's own share
-                add_expected_by_word(d_weight, exponentials, total, x)
+                add_expected_by_word(d_weight, exponentials, total, x, onednn)
                 d_weight.index_add_(0, t, x.to(exact), alpha=-large)
         if wanted:
             d_weight -= small * features.sum(0, dtype=exact)  # every token, every word
@@ -76,22 +85,30 @@ class ChunkedLoss(torch.autograd.Function):
         """The loss is a sum, so whatever comes after it scales both gradients alike."""
         d_features, d_weight = ctx.saved_tensors
         scaled_weight = d_weight * upstream if ctx.needs_input_grad[1] else None
-        return d_features * upstream, scaled_weight, None, None, None
+        return d_features * upstream, scaled_weight, None, None, None, None
 
 
-def expected(exponentials: Tensor, total: Tensor, weight: Tensor, kind: torch.dtype) -> Tensor:
+def expected(
+    exponentials: Tensor, total: Tensor, weight: Tensor, kind: torch.dtype, onednn: bool
+) -> Tensor:
     """Mean of the words' weights by softmax, [n, C] in the precision of the exponentials.
 
     In full precision the product comes first, since its result is smaller; half precision would
     lose small shares of a large sum.
     """
     if kind == exponentials.dtype:
-        return (exponentials @ weight).div_(total.unsqueeze(1))
+        multiply = products.multiply if onednn else torch.mm
+        return multiply(exponentials, weight).div_(total.unsqueeze(1))
     return ((exponentials / total.unsqueeze(1)).to(kind) @ weight).to(exponentials.dtype)
 
 
-def add_expected_by_word(found: Tensor, exponentials: Tensor, total: Tensor, x: Tensor) -> None:
+def add_expected_by_word(
+    found: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, onednn: bool
+) -> None:
     """Add the sum over tokens of softmax^T x to ``found`` [V, C]; see :func:`expected`."""
+    if onednn:
+        found += products.multiply_transposed(exponentials, x / total.unsqueeze(1))
+        return
     if x.dtype == exponentials.dtype:
         found.addmm_(exponentials.t(), x / total.unsqueeze(1))
         return
@@ -100,7 +117,12 @@ def add_expected_by_word(found: Tensor, exponentials: Tensor, total: Tensor, x: 
 
 
 def chunked_loss(
-    features: Tensor, weight: Tensor, target: Tensor, smoothing: float, size: int = CHUNK
+    features: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    smoothing: float,
+    size: int = CHUNK,
+    by_onednn: bool = False,
 ) -> Sums:
     """Sums of fairseq's label-smoothed loss over tokens.
 
@@ -110,5 +132,6 @@ def chunked_loss(
         target: [N].
         smoothing: fairseq's ``--label-smoothing``.
         size: tokens of a chunk.
+        by_onednn: take its products where they fit.
     """
-    return Sums(*ChunkedLoss.apply(features, weight, target, smoothing, size))
+    return Sums(*ChunkedLoss.apply(features, weight, target, smoothing, size, by_onednn))

@@ -17,6 +17,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from torch import Tensor, nn
 
 from cape_fairseq.criterions.chunked import CHUNK, Sums, chunked_loss
+from cape_fairseq.modules import products
 from cape_fairseq.modules.precision import autocast
 
 NAME = "label_smoothed_cross_entropy_chunked"
@@ -31,8 +32,8 @@ class ChunkedConfig(LabelSmoothedCrossEntropyCriterionConfig):
     )
 
 
-def output_weight(model: Any) -> Tensor:
-    """The weight of the output projection, [V, C].
+def output_projection(model: Any) -> nn.Linear:
+    """The one product that makes scores; its weight is [V, C].
 
     Raises:
         ValueError: scores are made in another way than by this one product.
@@ -50,7 +51,7 @@ def output_weight(model: Any) -> Tensor:
             f"--criterion {NAME} needs a model whose scores are one product of features and a "
             f"matrix; {type(model).__name__} is none, so take label_smoothed_cross_entropy"
         )
-    return projection.weight
+    return projection
 
 
 @register_criterion(NAME, dataclass=ChunkedConfig)
@@ -80,9 +81,9 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
         if not reduce:
             raise ValueError(f"--criterion {NAME} has only the sum over a batch")
         features, _ = model(**sample["net_input"], features_only=True)
-        weight = output_weight(model)
-        with autocast(getattr(model.decoder, "autocast", "none"), weight.device):
-            sums, total = self.sums(features, weight, sample["target"])
+        projection = output_projection(model)
+        with autocast(getattr(model.decoder, "autocast", "none"), features.device):
+            sums, total = self.sums(features, projection, sample["target"])
         size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         logs = {
             "loss": sums.loss.data,
@@ -95,8 +96,9 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
             logs |= {"n_correct": int(sums.correct), "total": total}
         return sums.loss, size, logs
 
-    def sums(self, features: Tensor, weight: Tensor, target: Tensor) -> tuple[Sums, int]:
+    def sums(self, features: Tensor, projection: nn.Linear, target: Tensor) -> tuple[Sums, int]:
         """Sums over the tokens that count, and their number."""
+        weight, by_onednn = projection.weight, isinstance(projection, products.Linear)
         target = target[:, self.ignore_prefix_size :]
         features = features[:, self.ignore_prefix_size :]
         counts = target.ne(self.padding_idx)
@@ -104,5 +106,6 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
             kind = torch.get_autocast_dtype(features.device.type)
             features, weight = features.to(kind), weight.to(kind)
         kept = target[counts]
-        found = chunked_loss(features[counts], weight, kept, self.eps, self.loss_chunk)
+        size = self.loss_chunk
+        found = chunked_loss(features[counts], weight, kept, self.eps, size, by_onednn)
         return found, len(kept)

@@ -14,6 +14,7 @@ from cape_fairseq.encodings.common import GROUPS, is_complete, refuse_foreign, r
 from cape_fairseq.encodings.options import choice, flag, names, option
 from cape_fairseq.encodings.row import Encoding
 from cape_fairseq.errors import UserError
+from cape_fairseq.modules.products import KINDS
 
 logger = logging.getLogger(__name__)
 
@@ -34,16 +35,26 @@ class InitialOptions:
 
 
 @dataclass
-class PrecisionOptions:
+class SpeedOptions:
     autocast: choice("none", "bf16", "fp16") = option(
         "none",
         "compute matrix products in half precision, on a CPU, too; parameters, checkpoints, "
         "positions, layer norms, softmax and loss stay in float32 (fp16 needs --amp's loss scaling "
         "to train)",
     )
+    matrix_products: choice(*KINDS) = option(
+        "auto",
+        "what multiplies float32 matrices on a CPU: PyTorch as it is, or oneDNN, twice as fast on "
+        "AMD's processors with AVX-512, which is what auto takes there",
+    )
+    fast_dropout: bool = option(
+        False,
+        "draw a quarter of the random numbers for dropout on a CPU; its probability is then a "
+        "multiple of 2^-16",
+    )
 
 
-OWN_GROUPS = (*GROUPS, InitialOptions, PrecisionOptions)
+OWN_GROUPS = (*GROUPS, InitialOptions, SpeedOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(
     "PositionalTransformerConfig", [], bases=(*OWN_GROUPS, TransformerConfig)

@@ -27,6 +27,7 @@ from cape_fairseq.models.source_scale import (
 )
 from cape_fairseq.models.validation import validate
 from cape_fairseq.models.warm_start import adapt_parameters
+from cape_fairseq.modules import dropout, products
 from cape_fairseq.positions import CAPE, PairDraw, keyed_generator
 
 
@@ -70,6 +71,11 @@ class PositionalTransformer(TransformerModelBase):
         model.args = args
         register_scale(model, args)
         freeze(model, args.floater_freeze)
+        if args.fast_dropout:
+            dropout.speed_up(model)
+        if products.chosen(args.matrix_products):
+            decoder = model.decoder
+            products.speed_up(model.encoder.layers, decoder.layers, decoder.output_projection)
         if args.residual_init == "admin":
             initialize(model, task)
             args.residual_init = "admin-profiled"

@@ -13,7 +13,7 @@ TINY = (
     *("--optimizer", "fused_adam", "--adam-betas", "(0.9, 0.98)", "--lr", "4e-3"),
     *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", "500", "--warmup-init-lr", "1e-7"),
     *("--criterion", "label_smoothed_cross_entropy_chunked", "--label-smoothing", "0.1"),
-    *("--dropout", "0.1", "--max-tokens", "4096"),
+    *("--dropout", "0.1", "--fast-dropout", "--max-tokens", "4096"),
 )
 # The quick start's corpus has short sentences and few words.
 QUICK = (*TINY, "--max-tokens", "2048", "--warmup-updates", "200")
