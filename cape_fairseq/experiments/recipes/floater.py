@@ -9,7 +9,7 @@ from pathlib import Path
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.recipes.settings import TINY
+from cape_fairseq.experiments.recipes.settings import OWN
 from cape_fairseq.experiments.steps import Model, Text
 
 
@@ -49,7 +49,7 @@ class Protocol:
 
     def options(self, arch: str, lr: float, updates: int) -> tuple[str, ...]:
         return command(
-            *("--arch", f"{arch}_transformer{self.size}", TINY, "--lr", lr),
+            *("--arch", f"{arch}_transformer{self.size}", OWN, "--lr", lr),
             *("--warmup-updates", self.warmup, "--seed", self.seed, "--max-update", updates),
             *("--save-interval-updates", self.interval, "--keep-interval-updates", self.average),
             self.more,

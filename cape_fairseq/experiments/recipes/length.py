@@ -11,10 +11,10 @@ from cape_fairseq.experiments.recipes import length_rows
 from cape_fairseq.experiments.recipes.length_rows import Row
 from cape_fairseq.experiments.recipes.settings import (
     NOT_CUT,
+    OWN,
     QUICK,
     QUICK_STACK,
     QUICK_UPDATES,
-    TINY,
     TUNING,
     splits,
     stacks,
@@ -95,7 +95,7 @@ def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Mo
         parent = trained(plan, wanted, text, row.parent, seed)
         limit = command("--max-update", wanted.further, TUNING)
     options = command(
-        *("--arch", f"{row.model}_transformer_tiny", TINY if wanted.data else QUICK),
+        *("--arch", f"{row.model}_transformer_tiny", OWN if wanted.data else QUICK),
         *(row.options, limit, "--seed", seed),
     )
     return steps.train(plan, f"{name}/{seed}", text, options, parent)

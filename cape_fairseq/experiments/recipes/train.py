@@ -10,7 +10,7 @@ from pathlib import Path
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.recipes.settings import TINY, TUNING, mixed, splits
+from cape_fairseq.experiments.recipes.settings import OWN, TINY, TUNING, mixed, splits
 from cape_fairseq.experiments.steps import Model
 
 
@@ -49,8 +49,9 @@ class Training:
     def options(self) -> tuple[str, ...]:
         """Of fairseq-train."""
         long = mixed(self.long, self.long_from_epoch or 1) if self.long else ()
+        basis = OWN if "_transformer" in self.arch else TINY
         return command(
-            *("--arch", self.arch, TINY, "--max-update", self.max_update, "--seed", self.seed),
+            *("--arch", self.arch, basis, "--max-update", self.max_update, "--seed", self.seed),
             *(TUNING if self.parent else (), self.selection(), long, self.more),
         )
 
