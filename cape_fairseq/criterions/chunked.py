@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cape_fairseq.modules import products
+from cape_fairseq.modules.products import add_transposed_product, product
 
 # Fewer tokens at once read and write the gradient of the weight more often; more need more memory.
 CHUNK = 1024
@@ -54,8 +54,7 @@ class ChunkedLoss(torch.autograd.Function):
         for begin in range(0, len(target), size):
             part = slice(begin, begin + size)
             x, t = features[part], target[part]
-            onednn = by_onednn and products.fits(x, weight)
-            scores = (products.multiply if onednn else torch.mm)(x, weight.t()).to(exact)
+            scores = product(x, weight.t(), by_onednn).to(exact)
             picked = scores.gather(1, t.unsqueeze(1)).squeeze(1)
             top = scores.amax(1)
             exponentials = scores.sub_(top.unsqueeze(1)).exp_()
@@ -67,11 +66,11 @@ class ChunkedLoss(torch.autograd.Function):
             sums[2] += (picked == top).sum()
             if wanted:
                 # softmax W, less what smoothing gives to every word and to the reference
-                inner = expected(exponentials, total, weight, x.dtype, onednn)
+                inner = expected(exponentials, total, weight, x.dtype, by_onednn)
                 inner -= small * all_words + large * weight[t].to(exact)
                 d_features[part] = inner
                 # the same by words: softmax^T x, and the reference's own share
-                add_expected_by_word(d_weight, exponentials, total, x, onednn)
+                add_expected_by_word(d_weight, exponentials, total, x, by_onednn)
                 d_weight.index_add_(0, t, x.to(exact), alpha=-large)
         if wanted:
             d_weight -= small * features.sum(0, dtype=exact)  # every token, every word
@@ -89,7 +88,7 @@ class ChunkedLoss(torch.autograd.Function):
 
 
 def expected(
-    exponentials: Tensor, total: Tensor, weight: Tensor, kind: torch.dtype, onednn: bool
+    exponentials: Tensor, total: Tensor, weight: Tensor, kind: torch.dtype, by_onednn: bool
 ) -> Tensor:
     """Mean of the words' weights by softmax, [n, C] in the precision of the exponentials.
 
@@ -97,20 +96,16 @@ def expected(
     lose small shares of a large sum.
     """
     if kind == exponentials.dtype:
-        multiply = products.multiply if onednn else torch.mm
-        return multiply(exponentials, weight).div_(total.unsqueeze(1))
+        return product(exponentials, weight, by_onednn).div_(total.unsqueeze(1))
     return ((exponentials / total.unsqueeze(1)).to(kind) @ weight).to(exponentials.dtype)
 
 
 def add_expected_by_word(
-    found: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, onednn: bool
+    found: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, by_onednn: bool
 ) -> None:
     """Add the sum over tokens of softmax^T x to ``found`` [V, C]; see :func:`expected`."""
-    if onednn:
-        found += products.multiply_transposed(exponentials, x / total.unsqueeze(1))
-        return
     if x.dtype == exponentials.dtype:
-        found.addmm_(exponentials.t(), x / total.unsqueeze(1))
+        add_transposed_product(found, exponentials, x / total.unsqueeze(1), by_onednn)
         return
     shares = (exponentials / total.unsqueeze(1)).to(x.dtype)
     found += (shares.t() @ x).to(exponentials.dtype)

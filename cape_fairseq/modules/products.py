@@ -61,6 +61,19 @@ def multiply_transposed(x: Tensor, y: Tensor) -> Tensor:
     return multiply(x.t(), y)
 
 
+def product(x: Tensor, y: Tensor, by_onednn: bool) -> Tensor:
+    """x: [M, K] times y: [K, N], by oneDNN where it is wanted and fits; it has no gradient."""
+    return multiply(x, y) if by_onednn and fits(x, y.t()) else x @ y
+
+
+def add_transposed_product(total: Tensor, x: Tensor, y: Tensor, by_onednn: bool) -> None:
+    """Add x^T y of x: [K, M] and y: [K, N] to total: [M, N], in place and in the same way."""
+    if by_onednn and fits(x.t(), y.t()):
+        total += multiply_transposed(x, y)
+    else:
+        total.addmm_(x.t(), y)
+
+
 class Affine(torch.autograd.Function):
     """x W^T + b, and its gradients, each one product."""
 
