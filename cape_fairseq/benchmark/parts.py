@@ -34,10 +34,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 FAST = ", fast"  # with the chunked loss, the fused optimizer and fast dropout
 HALF = ", fast, bf16"  # and --autocast bf16
-VARIANTS[f"{STOCK}{FAST}"] = (STOCK, {})
-VARIANTS |= {f"{name}{FAST}": (name, {"fast_dropout": True}) for name in ENCODINGS}
+VARIANTS |= {f"{STOCK}{FAST}": (STOCK, {}), f"sinpos{FAST}, fairseq's dropout": ("sinpos", {})}
+VARIANTS |= {f"{name}{FAST}": (name, {"fast_dropout": "on"}) for name in ENCODINGS}
 VARIANTS |= {
-    f"{name}{HALF}": (name, {"fast_dropout": True, "autocast": "bf16"}) for name in ENCODINGS
+    f"{name}{HALF}": (name, {"fast_dropout": "on", "autocast": "bf16"}) for name in ENCODINGS
 }
 
 

@@ -152,8 +152,9 @@ def column(runs: dict[str, Any], key: str) -> list[float]:
     return [run[key] for run in runs.values() if run.get(key) is not None]
 
 
-def cell(values: list[float], digits: int) -> str:
-    if not values:
+def cell(values: list[float], seeds: int, digits: int) -> str:
+    """Their mean with its interval; nothing where a seed has no value."""
+    if len(values) < seeds:
         return "-"
     half = interval(values)
     error = "" if half is None else f" ± {half:.{digits}f}"
@@ -168,7 +169,7 @@ def rows(result: dict[str, Any]) -> Rows:
     lines = []
     for name, runs in found.items():
         updates = max(run["updates"] for run in runs.values())
-        cells = [cell(column(runs, key), digits) for key, (_, digits) in COLUMNS.items()]
+        cells = [cell(column(runs, key), len(runs), digits) for key, (_, digits) in COLUMNS.items()]
         compared = [
             significance(column(runs, key), column(found[other], key))
             for other, key in zip(others, ("bleu", "stack_bleu"), strict=False)
@@ -196,11 +197,15 @@ def plot(result: dict[str, Any], path: Path) -> None:
         style = {"color": f"C{number % 10}", "marker": "*o^sv"[number // 10 % 5]}
         x, y = (statistics.mean(column(runs, key)) for key in ("bleu", "stack_bleu"))
         left.plot(x, y, linestyle="", label=name, **style)
-        curves = column(runs, "position_loss")
-        if curves and all(curves):
-            means = np.mean([c[: min(map(len, curves))] for c in curves], axis=0)
-            right.plot((np.arange(len(means)) + 0.5) * BIN, means, markersize=4, **style)
+        means = mean_curve(column(runs, "position_loss"))
+        right.plot((np.arange(len(means)) + 0.5) * BIN, means, markersize=4, **style)
     left.set(xlabel="BLEU of sentences", ylabel="BLEU of stacks")
     right.set(xlabel="target position in a stack", ylabel="loss (nats)")
     figure.legend(loc="outside right upper", fontsize=8)
     save(figure, path)
+
+
+def mean_curve(curves: list[list[float]]) -> np.ndarray:
+    """Mean over seeds, as far as all of them go."""
+    shortest = min(map(len, curves), default=0)
+    return np.mean([curve[:shortest] for curve in curves], axis=0) if shortest else np.zeros(0)

@@ -40,7 +40,7 @@ def measure(files: dict[str, Path], separator: str | None = None) -> dict[str, A
 
 
 def of_one(sentences: list[Sentence], separators: Collection[str]) -> dict[str, float | int | None]:
-    """The same of one system; nothing is ``kept`` where no separators are given."""
+    """Lengths of one system's translations; nothing is ``kept`` where no separators are given."""
     sides = [
         [join_subwords(text).split() for text in texts]
         for texts in (
@@ -63,8 +63,9 @@ def kept(
     ours: list[list[str]], theirs: list[list[str]], separators: Collection[str]
 ) -> float | None:
     """Share of the references' separators that translations have, text by text."""
+    ends = tuple(separators)  # detokenized, a mark stands at the end of a word
     numbers = [
-        [sum(word in separators for word in words) for words in side] for side in (ours, theirs)
+        [sum(word.endswith(ends) for word in words) for words in side] for side in (ours, theirs)
     ]
     counts = list(zip(*numbers, strict=True))
     wanted = sum(b for _, b in counts)

@@ -44,13 +44,13 @@ class SpeedOptions:
     )
     matrix_products: choice(*KINDS) = option(
         "auto",
-        "what multiplies float32 matrices on a CPU: PyTorch as it is, or oneDNN, twice as fast on "
-        "AMD's processors with AVX-512, which is what auto takes there",
+        "what multiplies float32 matrices on a CPU: torch as it is, or oneDNN, which needs half of "
+        "the time on AMD's processors with AVX-512; auto takes it there (on Linux)",
     )
-    fast_dropout: bool = option(
-        False,
-        "draw a quarter of the random numbers for dropout on a CPU; its probability is then a "
-        "multiple of 2^-16",
+    fast_dropout: choice("off", "on", "auto") = option(
+        "off",
+        "draw a quarter of the random numbers for dropout (not that of attention) on a CPU; its "
+        "probability is then a multiple of 2^-16. auto: on AMD's processors, where it was measured",
     )
 
 

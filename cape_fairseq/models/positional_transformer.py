@@ -71,11 +71,7 @@ class PositionalTransformer(TransformerModelBase):
         model.args = args
         register_scale(model, args)
         freeze(model, args.floater_freeze)
-        if args.fast_dropout:
-            dropout.speed_up(model)
-        if products.chosen(args.matrix_products):
-            decoder = model.decoder
-            products.speed_up(model.encoder.layers, decoder.layers, decoder.output_projection)
+        speed_up(model, args)
         if args.residual_init == "admin":
             initialize(model, task)
             args.residual_init = "admin-profiled"
@@ -181,6 +177,16 @@ def share_if_joined(args: Any, task: Any) -> None:
     """Where a preset shares all embeddings, do so only if both languages have one dictionary."""
     if getattr(args, "share_if_joined", False):
         args.share_all_embeddings = task.source_dictionary == task.target_dictionary
+
+
+def speed_up(model: PositionalTransformer, args: Any) -> None:
+    """What ``--fast-dropout`` and ``--matrix-products`` change of the layers."""
+    if dropout.chosen(args.fast_dropout):
+        dropout.speed_up(model)
+    # fairseq looks up how to quantize a layer by its class.
+    if products.chosen(args.matrix_products) and not getattr(args, "quant_noise_scalar", 0):
+        decoder = model.decoder
+        products.speed_up(model.encoder.layers, decoder.layers, decoder.output_projection)
 
 
 def freeze(model: PositionalTransformer, what: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.encodings.common import check as check_positions
 from cape_fairseq.encodings.options import check_values, require
-from cape_fairseq.models.config import InitialOptions
+from cape_fairseq.models.config import InitialOptions, SpeedOptions
 
 UNSUPPORTED = {
     "cross_self_attention": "this model attends to source and target separately",
@@ -23,7 +23,7 @@ def validate(args: Any) -> None:
         ValueError: naming the option, its value and what it may be.
     """
     check_positions(args)
-    check_values(args, [InitialOptions])
+    check_values(args, [InitialOptions, SpeedOptions])
     for name, instead in UNSUPPORTED.items():
         require(not getattr(args, name, None), name, "set", f"left out: {instead}")
     for side in ("encoder", "decoder"):

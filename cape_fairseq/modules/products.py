@@ -6,6 +6,7 @@ not Intel's. oneDNN, which PyTorch brings along for half precision, takes half o
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+logger = logging.getLogger(__name__)
 
 KINDS = ("auto", "onednn", "torch")
 SMALLEST = 2**20  # multiplications of a product that is worth the call, 20 microseconds
+LEAST_STEP = 16  # numbers of rows are multiples of it at least
 
 
 def has_onednn() -> bool:
@@ -24,10 +29,15 @@ def has_onednn() -> bool:
 
 @cache
 def chosen(kind: str) -> bool:
-    """Whether one of :data:`KINDS` means oneDNN on this machine."""
+    """Whether one of :data:`KINDS` means oneDNN on this machine; a warning where it cannot."""
     slow = torch.backends.mkl.is_available() and vendor() == "AuthenticAMD"
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return has_onednn() and (kind == "onednn" or (kind == "auto" and slow and wide))
+    wanted = kind == "onednn" or (kind == "auto" and slow and wide)
+    if kind == "onednn" and not has_onednn():
+        logger.warning(
+            "--matrix-products is onednn, but this PyTorch has none; it multiplies itself"
+        )
+    return wanted and has_onednn()
 
 
 def vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
@@ -41,24 +51,54 @@ def vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 def fits(x: Tensor, weight: Tensor) -> bool:
     """Whether x: [..., K] times weight: [N, K] is a product for oneDNN."""
     return (
-        x.device.type == "cpu"
+        not torch.jit.is_tracing()
+        and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
+        and x.size(-1) == weight.size(1)  # PyTorch says it best where it is not
+        and x.numel() * weight.size(0) >= SMALLEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
-        and x.numel() * weight.size(0) >= SMALLEST
     )
 
 
-def multiply(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
+def onednn(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
     """x: [M, K] times y: [K, N], plus a bias: [N], without a gradient."""
     return torch.ops.mkldnn._linear_pointwise(x, y.t(), bias, "none", [], "")
 
 
+def step(rows: int) -> int:
+    """What numbers of rows are multiples of, so that they are few: a 16th of them, or 16.
+
+    oneDNN writes code for every shape, and keeps half a megabyte of it for each; the batches of a
+    training have thousands of numbers of tokens.
+    """
+    return max(LEAST_STEP, 2 ** (rows.bit_length() - 5))
+
+
+def multiply(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
+    """:func:`onednn` with a rounded number of rows. What is narrower is copied: x, with rows of
+    zeros behind it, or the result, of which PyTorch makes the last rows."""
+    rows, size = x.size(0), step(x.size(0))
+    rest = rows % size
+    if rest == 0:
+        return onednn(x, y, bias)
+    if x.size(1) <= y.size(1) or rows < size:
+        return onednn(F.pad(x, (0, 0, 0, size - rest)), y, bias).resize_(rows, y.size(1))
+    head, tail = x.split([rows - rest, rest])
+    last = tail @ y if bias is None else torch.addmm(bias, tail, y)
+    return torch.cat([onednn(head, y, bias), last])
+
+
 def multiply_transposed(x: Tensor, y: Tensor) -> Tensor:
-    """x^T y of x: [K, M] and y: [K, N]; twice as fast with the narrower one first."""
+    """x^T y of x: [K, M] and y: [K, N], with a rounded number of rows by oneDNN and the rest by
+    PyTorch; twice as fast with the narrower one first."""
+    rest = x.size(0) % step(x.size(0))
+    head, tail = (slice(0, x.size(0) - rest), slice(x.size(0) - rest, None))
+    if rest == x.size(0):
+        return x.t() @ y
     if x.size(1) > y.size(1):
-        return multiply(y.t(), x).t()
-    return multiply(x.t(), y)
+        return onednn(y[head].t(), x[head]).addmm_(y[tail].t(), x[tail]).t()
+    return onednn(x[head].t(), y[head]).addmm_(x[tail].t(), y[tail])
 
 
 def product(x: Tensor, y: Tensor, by_onednn: bool) -> Tensor:
@@ -75,33 +115,32 @@ def add_transposed_product(total: Tensor, x: Tensor, y: Tensor, by_onednn: bool)
 
 
 class Affine(torch.autograd.Function):
-    """x W^T + b, and its gradients, each one product."""
+    """x W^T + b of x: [M, K], and its gradients, each one product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        flat = x.reshape(-1, x.size(-1))
-        ctx.save_for_backward(flat, weight)
-        return multiply(flat, weight.t(), bias).view(*x.shape[:-1], -1)
+        wanted_x, wanted_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if wanted_weight else None, weight if wanted_x else None)
+        return multiply(x, weight.t(), bias)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        flat, weight = ctx.saved_tensors
-        dy = upstream.reshape(-1, upstream.size(-1))
-        wanted_x, wanted_weight, wanted_bias = ctx.needs_input_grad
-        # dx = dy W, in the shape of x; dW = dy^T x; db is the sum of dy over all tokens.
-        dx = multiply(dy, weight).view(*upstream.shape[:-1], -1) if wanted_x else None
-        d_weight = multiply_transposed(dy, flat) if wanted_weight else None
-        return dx, d_weight, dy.sum(0) if wanted_bias else None
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        dx = None if weight is None else multiply(dy, weight)  # dy W
+        d_weight = None if x is None else multiply_transposed(dy, x)  # dy^T x
+        # The bias was added to every token.
+        return dx, d_weight, dy.sum(0) if ctx.needs_input_grad[2] else None
 
 
 class Linear(nn.Linear):
     """PyTorch's, with large products in float32 on a CPU by oneDNN."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if fits(x, self.weight):
-            return Affine.apply(x, self.weight, self.bias)
-        return super().forward(x)
+        if not fits(x, self.weight):
+            return super().forward(x)
+        y = Affine.apply(x.reshape(-1, x.size(-1)), self.weight, self.bias)
+        return y.view(*x.shape[:-1], -1)
 
 
 def speed_up(*parts: nn.Module | None) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.modules import FairseqDropout
 
-from cape_fairseq.modules.dropout import FastDropout
+from cape_fairseq.modules.dropout import FastDropout, chosen
 from tests.support import build, train, train_losses
 
 
@@ -53,8 +53,24 @@ def test_evaluation_and_the_ends_of_p_are_fairseqs():
     assert kept(x, inplace=True).data_ptr() == x.data_ptr()
 
 
+def test_any_shape_and_layout():
+    torch.manual_seed(1)
+    for x in (torch.ones(3, 5, 7).transpose(0, 2), torch.ones(0, 4), torch.ones(()), torch.ones(1)):
+        y = FastDropout(0.5)(x)
+        assert (y.shape, y.dtype) == (x.shape, x.dtype)
+        assert set(y.flatten().tolist()) <= {0.0, 2.0}
+
+
+@pytest.mark.parametrize(("maker", "auto"), [("AuthenticAMD", True), ("GenuineIntel", False)])
+def test_auto_is_where_it_was_measured(maker, auto, monkeypatch):
+    monkeypatch.setattr("cape_fairseq.modules.dropout.vendor", lambda: maker)
+    assert chosen("auto") is auto
+    assert chosen("on")
+    assert not chosen("off")
+
+
 def test_all_dropouts_of_a_model_are_replaced_and_keep_their_names():
-    plain, fast = (build("cape_transformer_tiny", fast_dropout=on) for on in (False, True))
+    plain, fast = (build("cape_transformer_tiny", fast_dropout=on) for on in ("off", "on"))
     pairs = zip(plain.named_modules(), fast.named_modules(), strict=True)
     dropouts = [(a, b) for (_, a), (_, b) in pairs if isinstance(a, FairseqDropout)]
     assert len(dropouts) > 10
@@ -65,9 +81,9 @@ def test_all_dropouts_of_a_model_are_replaced_and_keep_their_names():
 
 
 def test_training_resumes_exactly(data_bin, tmp_path):
-    options = ("--fast-dropout", "--dropout", "0.2")
+    options = ("--fast-dropout", "on", "--dropout", "0.2")
     whole = train_losses(train(data_bin, tmp_path / "whole", *options))
-    assert whole != train_losses(train(data_bin, tmp_path / "plain", *options[1:]))
+    assert whole != train_losses(train(data_bin, tmp_path / "plain", *options[2:]))
     first = train(data_bin, tmp_path / "parts", *options, updates=3)
     rest = train(data_bin, tmp_path / "parts", *options)
     assert train_losses(first) + train_losses(rest) == whole

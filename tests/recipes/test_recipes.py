@@ -118,7 +118,12 @@ def test_a_run_goes_on_from_another(tmp_path):
 def test_a_model_of_fairseq_gets_no_option_of_this_project(tmp_path):
     write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
     words = [str(word) for word in command_line(tmp_path)[2:]]
-    for arch, known in (("cape_transformer_tiny", True), ("transformer_iwslt_de_en", False)):
+    for arch, known in (
+        ("cape_transformer_tiny", True),
+        ("transformer_iwslt_de_en", False),
+        ("cmlm_transformer", False),
+        ("rope_cross_transformer", True),
+    ):
         printed = cape("train", *words, "--arch", arch, "--dry-run").stdout
         (line,) = (line for line in printed.splitlines() if " train-run " in line)
         assert ("--fast-dropout" in line) == known

@@ -15,7 +15,7 @@ TINY = (
     *("--criterion", "label_smoothed_cross_entropy_chunked", "--label-smoothing", "0.1"),
     *("--dropout", "0.1", "--max-tokens", "4096"),
 )
-OWN = (*TINY, "--fast-dropout")  # of this project's models; fairseq's do not know it
+OWN = (*TINY, "--fast-dropout", "auto")  # of this project's models; fairseq's do not know it
 # The quick start's corpus has short sentences and few words.
 QUICK = (*OWN, "--max-tokens", "2048", "--warmup-updates", "200")
 QUICK_UPDATES = 900

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
@@ -49,9 +50,17 @@ class Training:
     def options(self) -> tuple[str, ...]:
         """Of fairseq-train."""
         long = mixed(self.long, self.long_from_epoch or 1) if self.long else ()
-        basis = OWN if "_transformer" in self.arch else TINY
+        ours = self.arch.startswith(tuple(f"{name}_" for name in (*ENCODINGS, "positional")))
         return command(
-            *("--arch", self.arch, basis, "--max-update", self.max_update, "--seed", self.seed),
+            *(
+                "--arch",
+                self.arch,
+                OWN if ours else TINY,
+                "--max-update",
+                self.max_update,
+                "--seed",
+                self.seed,
+            ),
             *(TUNING if self.parent else (), self.selection(), long, self.more),
         )
 
