@@ -51,16 +51,9 @@ class Training:
         """Of fairseq-train."""
         long = mixed(self.long, self.long_from_epoch or 1) if self.long else ()
         ours = self.arch.startswith(tuple(f"{name}_" for name in (*ENCODINGS, "positional")))
+        updates = ("--max-update", self.max_update, "--seed", self.seed)
         return command(
-            *(
-                "--arch",
-                self.arch,
-                OWN if ours else TINY,
-                "--max-update",
-                self.max_update,
-                "--seed",
-                self.seed,
-            ),
+            *("--arch", self.arch, OWN if ours else TINY, updates),
             *(TUNING if self.parent else (), self.selection(), long, self.more),
         )
 
