@@ -253,11 +253,17 @@ def test_a_full_disk_signals_and_a_second_start_change_nothing(undisturbed, tmp_
 
     killed = start(tmp_path)
     wait_for(log, "Loaded checkpoint", killed)
+    held = training_in(run_folder)  # it would be faster than a second start
+    assert held
+    for process in held:
+        process.suspend()
     second = recipe(tmp_path, *SMALL, "--max-update", UPDATES, *TINY, check=False)
     assert second.returncode == 1
     assert "out is in use by process " in second.stderr
     kill_recipe(killed)
     assert not (run_folder / "checkpoints" / "trained.json").exists()
+    for process in held:
+        process.resume()
 
     last = start(tmp_path)  # waits for the training that is still there
     told = last.communicate()[0]
