@@ -14,6 +14,7 @@ PACKAGE = ROOT / "cape_fairseq"
 FLOORS = [
     "errors",
     "files",
+    "processor",
     "positions",
     "encodings",
     "data",
@@ -32,7 +33,7 @@ FLOORS = [
     "__main__",
     "__init__",  # cape_fairseq.load
 ]
-WITHOUT_FAIRSEQ = ("errors", "files", "positions", "encodings", "data", "checkpoints")
+WITHOUT_FAIRSEQ = ("errors", "files", "processor", "positions", "encodings", "data", "checkpoints")
 
 
 def modules() -> list[Path]:

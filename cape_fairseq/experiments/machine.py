@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import cape_fairseq
+from cape_fairseq import processor
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import locks
 
@@ -62,10 +62,7 @@ def device() -> str:
         query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         found = subprocess.run(query, capture_output=True, text=True, check=False)
         return (found.stdout.splitlines() or ["GPU"])[0]
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return os.uname().machine
+    return processor.told("model name") or os.uname().machine
 
 
 def software() -> dict[str, str]:

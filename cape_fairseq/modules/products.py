@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from cape_fairseq import processor
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def has_onednn() -> bool:
 @cache
 def chosen(kind: str) -> bool:
     """Whether one of :data:`KINDS` means oneDNN on this machine; a warning where it cannot."""
-    slow = torch.backends.mkl.is_available() and vendor() == "AuthenticAMD"
+    slow = torch.backends.mkl.is_available() and processor.is_amd()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     wanted = kind == "onednn" or (kind == "auto" and slow and wide)
     if kind == "onednn" and not has_onednn():
@@ -38,14 +39,6 @@ def chosen(kind: str) -> bool:
             "--matrix-products is onednn, but this PyTorch has none; it multiplies itself"
         )
     return wanted and has_onednn()
-
-
-def vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Who made the processor; nothing where the system does not say."""
-    if not cpuinfo.exists():
-        return ""
-    lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
-    return next((value.strip() for key, _, value in lines if key.strip() == "vendor_id"), "")
 
 
 def fits(x: Tensor, weight: Tensor) -> bool:
