@@ -1,10 +1,8 @@
-"""Recipes from text to a score: bad input is one sentence and nothing written, and whatever hinders
-a recipe, it comes to the same results."""
+"""Recipes from text to a score: whatever hinders one, it comes to the same results."""
 
 import gzip
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -15,146 +13,7 @@ import psutil
 import pytest
 import torch
 
-from cape_fairseq.data.toy_grammar import sentence
-from tests.support import ROOT, cape, run
-
-
-def write_corpus(folder, **sizes):
-    rng = random.Random(0)
-    folder.mkdir()
-    for split, size in sizes.items():
-        pairs = [sentence(rng, 1) for _ in range(size)]
-        for side, language in enumerate(("en", "de")):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
-
-
-def command_line(folder) -> list:
-    return [
-        *("bash", ROOT / "recipes" / "train.sh", "--data", folder / "data", "--src", "en"),
-        *("--tgt", "de", "--out", folder / "out", "--arch", "cape_transformer_tiny"),
-    ]
-
-
-def recipe(folder, *options, check=True) -> subprocess.CompletedProcess:
-    return run([*command_line(folder), *options], check=check)
-
-
-def damage(folder, kind):
-    path = folder / "data" / "val.de"
-    lines = path.read_bytes().splitlines(keepends=True)
-    if kind == "missing":
-        path.unlink()
-        return
-    if kind == "unequal":
-        del lines[3]
-    elif kind == "empty":
-        lines[2] = b" \n"
-    else:
-        lines[1] = b"\xff\xfe\n"
-    path.write_bytes(b"".join(lines))
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("missing", "there is no val.de or val.de.gz in "),
-        ("unequal", "val.en has 5 lines and "),
-        ("empty", "val.de, line 3: empty; "),
-        ("not UTF-8", "val.de, line 2: not UTF-8; "),
-    ],
-)
-def test_bad_text_is_one_sentence_and_nothing_written(tmp_path, kind, message):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
-    damage(tmp_path, kind)
-    result = recipe(tmp_path, check=False)
-    assert result.returncode != 0
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert message in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "message"),
-    [
-        (["--bpe", "many"], 2, "argument --bpe: many is not a whole number above 0"),
-        (["--max-update", "-5"], 2, "argument --max-update: -5 is not a whole number above 0"),
-        (["--max-update", "0"], 2, "argument --max-update: 0 is not a whole number above 0"),
-        (["--select", "luck"], 2, "argument --select: invalid choice: 'luck'"),
-        (["--frobnicate"], 2, "unrecognized arguments: --frobnicate"),
-        (["--seed"], 2, "argument --seed: expected one argument"),
-        (["--data", "/nowhere"], 1, "there is no folder /nowhere; give --data a folder with"),
-    ],
-)
-def test_bad_options_are_one_sentence(tmp_path, options, status, message):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
-    words = [str(word) for word in command_line(tmp_path)[2:]]
-    result = cape("train", *words, *options, check=False)
-    assert result.returncode == status
-    assert message in result.stderr.splitlines()[-1]
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_run_goes_on_from_another(tmp_path):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
-    words = [str(word) for word in command_line(tmp_path)[2:]]
-    for parent, message in (
-        ("sinpos", "has no trained run sinpos; train it first, with the same --out"),
-        ("cape_transformer_tiny", "--parent cape_transformer_tiny is this run itself"),
-    ):
-        refused = cape("train", *words, "--parent", parent, check=False)
-        assert refused.returncode == 1
-        assert message in refused.stderr
-    ready = tmp_path / "out" / "sinpos" / "checkpoints" / "trained.json"
-    ready.parent.mkdir(parents=True)
-    ready.touch()
-    printed = cape("train", *words, "--parent", "sinpos", "--long", 50, "--dry-run").stdout
-    (line,) = (line for line in printed.splitlines() if " train-run " in line)
-    assert "--parent sinpos/checkpoints/checkpoint_best.pt" in line
-    assert "--stack-from-epoch 1" in line
-    assert line.rindex("--lr 2e-3") > line.rindex("--lr 4e-3")
-
-
-def test_a_model_of_fairseq_gets_no_option_of_this_project(tmp_path):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
-    words = [str(word) for word in command_line(tmp_path)[2:]]
-    for arch, known in (
-        ("cape_transformer_tiny", True),
-        ("transformer_iwslt_de_en", False),
-        ("cmlm_transformer", False),
-        ("rope_cross_transformer", True),
-    ):
-        printed = cape("train", *words, "--arch", arch, "--dry-run").stdout
-        (line,) = (line for line in printed.splitlines() if " train-run " in line)
-        assert ("--fast-dropout" in line) == known
-
-
-def test_long_text_comes_after_short_text(tmp_path):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
-    words = [str(word) for word in command_line(tmp_path)[2:]]
-    options = ("--long", 50, "--max-update", 90, "--dry-run")
-    printed = cape("train", *words, *options).stdout
-    short, long = (line for line in printed.splitlines() if " train-run " in line)
-    assert "train-run cape_transformer_tiny --" in short
-    assert "--max-update 90" in short
-    assert "stacked" not in short
-    assert "train-run cape_transformer_tiny-long --parent cape_transformer_tiny/" in long
-    assert "--max-update 30" in long
-    assert "--stack-max-tokens 50 --stack-from-epoch 1" in long
-    assert "compare cape_transformer_tiny/results.json cape_transformer_tiny-long/" in printed
-    printed = cape("train", *words, *options, "--", "--lr", "5e-4", "--warmup-updates", 4000).stdout
-    short, long = (line for line in printed.splitlines() if " train-run " in line)
-    assert short.endswith("--lr 5e-4 --warmup-updates 4000")
-    assert "--warmup-updates 100 --lr 0.00025 --max-update 30" in long
-    refused = cape("train", *words, *options, "--", "--lr", "5e-4,1e-4", check=False)
-    assert "--lr is 5e-4,1e-4, and --long goes on at half of it" in refused.stderr
-    printed = cape("train", *words, *options, "--long-from-epoch", 2).stdout
-    (both,) = (line for line in printed.splitlines() if " train-run " in line)
-    assert "--stack-max-tokens 50 --stack-from-epoch 2" in both
-    refused = cape("train", *words, "--long-from-epoch", 2, check=False)
-    assert refused.returncode == 2
-    assert "--long-from-epoch is for the stacks of --long N" in refused.stderr
-
+from tests.recipes.support import command_line, recipe, write_corpus
 
 SMALL = ("--bpe", "60", "--seed", "3")
 TINY = (
