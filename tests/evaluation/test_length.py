@@ -10,6 +10,7 @@ from sacrebleu.metrics import BLEU
 from scipy import stats
 
 from cape_fairseq.evaluation.length import curve, interval, measure, measure_run, rows, significance
+from cape_fairseq.evaluation.output_length import kept
 from tests.support import cape
 
 VERSES = [
@@ -80,6 +81,12 @@ def test_loss_by_position_as_far_as_half_of_the_stacks_go():
     assert curve(losses) == pytest.approx(expected, abs=1e-4)
 
 
+def test_sentences_kept_of_detokenized_text():
+    ours, theirs = ["Gut.", "Ja!", "So"], ["Gut .", "Ja !", "So ."]
+    words = [[text.split() for text in side] for side in (ours, theirs)]
+    assert kept(*words, (".", "!")) == round(2 / 3, 4)
+
+
 def test_stacks_of_another_text_are_refused(run, tmp_path):
     generated(run / "stacks.out", [("something else .", "x")])
     result = cape("length-run", run, check=False)
@@ -100,6 +107,8 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
         write(tmp_path, "sinpos", seed, bleu=theirs[seed], split_bleu=9.0 + seed)
         write(tmp_path, "cape", seed, bleu=ours[seed], stack_bleu=8.0 + seed / 10)
     write(tmp_path, "rope", 1)
+    write(tmp_path, "alibi", 1, kept=0.5)
+    write(tmp_path, "alibi", 2)
     table = rows(measure(tmp_path))
     lines = {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
     half = 4.302653 * statistics.stdev(ours) / math.sqrt(3)
@@ -112,6 +121,7 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
     assert lines["rope"]["BLEU"] == "10.00"
     assert lines["rope"]["p, BLEU and sinpos"] == "-"
     assert lines["sinpos"]["loss stacks"] == "-"
+    assert lines["alibi"]["sentences kept"] == "-"  # one of its seeds has none
 
 
 def test_one_seed_has_no_interval():

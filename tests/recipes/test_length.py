@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.recipes.test_recipes import write_corpus
+from tests.recipes.support import write_corpus
 from tests.support import ENCODINGS, cape
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import torch
 
-from tests.recipes.test_recipes import write_corpus
+from tests.recipes.support import write_corpus
 from tests.support import ROOT, run, train, train_arguments
 
 pytestmark = [
