@@ -34,6 +34,10 @@ def damage(path: Path) -> str | None:
             start = stream.read(2)
         # Before torch 1.6 checkpoints were no archives; loading them tells.
         return None if start not in (b"PK", b"") and start[:1] == b"\x80" else str(error)
+    except Exception as error:
+        # Changed bytes of a header can be anything: a name that is no UTF-8, flags of encryption, a
+        # compression that does not exist. zipfile raises another error for each.
+        return f"a header in it has changed: {error}"
 
 
 def is_resumable(path: Path) -> bool:

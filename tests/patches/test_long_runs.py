@@ -114,13 +114,27 @@ def damaged(epochs, folder, how):
         {
             "cut": content[:middle],
             "empty": b"",
-            # Between the files of a checkpoint there are up to 64 bytes that mean nothing.
-            "changed": content[:middle]
-            + bytes(byte ^ 255 for byte in content[middle : middle + 100])
-            + content[middle + 100 :],
+            "changed": changed(content, middle),
         }[how]
     )
     return last
+
+
+def changed(content, start):
+    """With 100 other bytes: between the files of a checkpoint up to 64 bytes mean nothing."""
+    end = start + 100
+    return content[:start] + bytes(byte ^ 255 for byte in content[start:end]) + content[end:]
+
+
+def test_damage_is_found_wherever_it_is(tmp_path):
+    """In the numbers, in the names and headers between them, and in the list at the end."""
+    path = tmp_path / "x.pt"
+    torch.save({"model": {f"{i}": torch.ones(20 + i) for i in range(4)}}, path)
+    assert damage(path) is None
+    content = path.read_bytes()
+    for start in range(len(content) - 100):
+        path.write_bytes(changed(content, start))
+        assert damage(path), start
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "changed"])
