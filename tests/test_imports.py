@@ -14,7 +14,7 @@ PACKAGE = ROOT / "cape_fairseq"
 FLOORS = [
     "errors",
     "files",
-    "processor",
+    "system",
     "positions",
     "encodings",
     "data",
@@ -33,7 +33,7 @@ FLOORS = [
     "__main__",
     "__init__",  # cape_fairseq.load
 ]
-WITHOUT_FAIRSEQ = ("errors", "files", "processor", "positions", "encodings", "data", "checkpoints")
+WITHOUT_FAIRSEQ = ("errors", "files", "system", "positions", "encodings", "data", "checkpoints")
 
 
 def modules() -> list[Path]:

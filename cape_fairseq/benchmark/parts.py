@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import re
 import statistics
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from cape_fairseq.benchmark.timing import Clock, ratio, row
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UsageError
 from cape_fairseq.models.architectures import SIZES
+from cape_fairseq.system import resident
 
 # Every encoding with its defaults, and what explains a default's cost.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -188,11 +187,3 @@ def _step_and_peak(
     before = resident("VmRSS")
     setting.step(variant, length)()
     return resident("VmHWM") - before
-
-
-def resident(which: str) -> int:
-    """Bytes that this process has in memory now (VmRSS) or had at its peak (VmHWM); Linux only.
-
-    (``getrusage`` would not do: a new process begins with the peak of the one that started it.)
-    """
-    return int(re.search(rf"{which}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

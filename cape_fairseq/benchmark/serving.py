@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import statistics
 import tempfile
 import time
@@ -17,6 +16,7 @@ from tqdm import tqdm
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
+from cape_fairseq.system import resident
 
 STOCK = "fairseq"
 
@@ -51,8 +51,7 @@ def measure_one(path: str, data: str, lines: Sequence[str], beam: int, threads: 
     start = time.perf_counter()
     found = translator.translate(lines, beam, details=False)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Run(seconds, peak, [one.text for one in found])
+    return Run(seconds, resident("VmHWM") / 2**20, [one.text for one in found])
 
 
 def apart(*arguments: Any) -> Run:

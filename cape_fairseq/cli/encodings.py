@@ -16,9 +16,9 @@ def list_encodings(args: Namespace) -> Found:
     from dataclasses import fields
 
     from cape_fairseq.encodings import AUGMENTATIONS, ENCODINGS
-    from cape_fairseq.encodings.common import GROUPS, owners
     from cape_fairseq.encodings.options import flag
     from cape_fairseq.evaluation.rows import Rows
+    from cape_fairseq.models.config import OWN_GROUPS
 
     encodings = [[row.name, row.summary] for row in ENCODINGS.values()]
     moves = [
@@ -29,10 +29,10 @@ def list_encodings(args: Namespace) -> Found:
         [
             flag(option.name),
             "-" if option.default is None else str(option.default),
-            ", ".join(owner for owner in owners(option.name) if " " not in owner) or "all",
+            owner(option.name),
             option.metadata["help"],
         ]
-        for group in GROUPS
+        for group in OWN_GROUPS
         for option in fields(group)
     ]
     return Found(
@@ -42,6 +42,16 @@ def list_encodings(args: Namespace) -> Found:
             Rows(["option", "default", "of", "what it does"], options),
         ]
     )
+
+
+def owner(name: str) -> str:
+    """What an option belongs to: encodings, augmentations, or all models of this plugin."""
+    from cape_fairseq.encodings import AUGMENTATIONS, ENCODINGS
+    from cape_fairseq.encodings.options import names
+
+    encodings = [row.name for row in ENCODINGS.values() if name in names(row.options)]
+    moves = [key for key, row in AUGMENTATIONS.items() if name in names(*row.options)]
+    return ", ".join(encodings or [f"augmentation {key}" for key in moves] or ["all"])
 
 
 def print_path(args: Namespace) -> Found:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import cape_fairseq
-from cape_fairseq import processor
+from cape_fairseq import system
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import locks
 
@@ -62,7 +62,7 @@ def device() -> str:
         query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         found = subprocess.run(query, capture_output=True, text=True, check=False)
         return (found.stdout.splitlines() or ["GPU"])[0]
-    return processor.told("model name") or os.uname().machine
+    return system.told("model name") or os.uname().machine
 
 
 def software() -> dict[str, str]:

@@ -9,14 +9,14 @@ import torch
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from cape_fairseq import processor
+from cape_fairseq import system
 
 LEVELS = 2**16  # a number of 16 bits says whether an entry stays
 
 
 def chosen(kind: str) -> bool:
     """Whether ``--fast-dropout off|on|auto`` means it on this machine."""
-    return kind == "on" or (kind == "auto" and processor.is_amd())
+    return kind == "on" or (kind == "auto" and system.is_amd())
 
 
 def keeping(x: Tensor, p: float) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from cape_fairseq import processor
+from cape_fairseq import system
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def has_onednn() -> bool:
 @cache
 def chosen(kind: str) -> bool:
     """Whether one of :data:`KINDS` means oneDNN on this machine; a warning where it cannot."""
-    slow = torch.backends.mkl.is_available() and processor.is_amd()
+    slow = torch.backends.mkl.is_available() and system.is_amd()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     wanted = kind == "onednn" or (kind == "auto" and slow and wide)
     if kind == "onednn" and not has_onednn():

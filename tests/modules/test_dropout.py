@@ -63,7 +63,7 @@ def test_any_shape_and_layout():
 
 @pytest.mark.parametrize(("maker", "auto"), [("AuthenticAMD", True), ("GenuineIntel", False)])
 def test_auto_is_where_it_was_measured(maker, auto, monkeypatch):
-    monkeypatch.setattr("cape_fairseq.processor.told", lambda key: maker)
+    monkeypatch.setattr("cape_fairseq.system.told", lambda key: maker)
     assert chosen("auto") is auto
     assert chosen("on")
     assert not chosen("off")

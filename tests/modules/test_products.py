@@ -181,7 +181,7 @@ def test_the_chunked_loss(words, every_size):
     ],
 )
 def test_auto_is_onednn_where_mkl_is_slow(vendor, capability, expected, monkeypatch, caplog):
-    monkeypatch.setattr("cape_fairseq.processor.told", lambda key: vendor)
+    monkeypatch.setattr("cape_fairseq.system.told", lambda key: vendor)
     monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: capability)
     monkeypatch.setattr("torch.backends.mkl.is_available", lambda: True)
     assert products.chosen.__wrapped__("auto") is expected

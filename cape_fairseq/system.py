@@ -1,7 +1,8 @@
-"""What the system says of the processor."""
+"""What the system says of the processor, and of this process' memory."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
@@ -15,3 +16,11 @@ def told(key: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 def is_amd() -> bool:
     return told("vendor_id") == "AuthenticAMD"
+
+
+def resident(which: str) -> int:
+    """Bytes that this process has in memory now (VmRSS) or had at its peak (VmHWM); Linux only.
+
+    (``getrusage`` would not do: a new process begins with the peak of the one that started it.)
+    """
+    return int(re.search(rf"{which}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -1,0 +1,25 @@
+"""The prose of the project."""
+
+import re
+
+import pytest
+
+from tests.support import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_have_100_columns(page):
+    """Tables, and commands with their output, may be as wide as they are."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    lines = [line for line in prose.splitlines() if not line.startswith("|")]
+    assert len(lines) > 10
+    assert [line for line in lines if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    files = [link for link in links if not link.startswith("http")]
+    assert [name for name in files if not (page.parent / name).exists()] == []
