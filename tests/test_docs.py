@@ -1,9 +1,11 @@
-"""The prose of the project."""
+"""The prose of the project, and its tables."""
 
 import re
 
 import pytest
 
+from cape_fairseq.evaluation.length import measure, rows
+from cape_fairseq.evaluation.rows import markdown
 from tests.support import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -23,3 +25,18 @@ def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     files = [link for link in links if not link.startswith("http")]
     assert [name for name in files if not (page.parent / name).exists()] == []
+
+
+TABLES = re.findall(
+    r"<!-- cape-fairseq length (\S+) -->\n\n((?:\|.*\n)+)", (ROOT / "docs/length.md").read_text()
+)
+
+
+@pytest.mark.parametrize(("folder", "table"), TABLES, ids=[folder for folder, _ in TABLES])
+def test_tables_are_what_the_tool_writes(folder, table):
+    page = markdown(rows(measure(ROOT / folder)))
+    assert table.splitlines() == [line for line in page if line.startswith("|")]
+
+
+def test_both_tables_of_length_are_held():
+    assert [folder for folder, _ in TABLES] == ["results/bible", "results/lengths"]

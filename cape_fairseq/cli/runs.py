@@ -72,7 +72,7 @@ def length_run(args: Namespace) -> Found:
 
 def add_length(parser: ArgumentParser) -> None:
     parser.add_argument("out", type=Path, help="with ROW/SEED/length.json")
-    add_output(parser, "length", ".json and .png")
+    add_output(parser, "length", ".json, .md and .png")
 
 
 def length(args: Namespace) -> Found:

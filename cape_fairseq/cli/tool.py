@@ -95,13 +95,17 @@ def add_output(parser: ArgumentParser, default: str, kinds: str) -> None:
 
 
 def write_outputs(args: Namespace, tool: Any, result: dict[str, Any], **plotting: Any) -> Found:
-    """Write OUTPUT.json, .tsv and .png of a tool that measures, as far as it has them."""
-    from cape_fairseq.evaluation.rows import suffixed, write_json, write_tsv
+    """Write OUTPUT.json, .tsv, .md and .png of a tool that measures, as far as it has them."""
+    from cape_fairseq.data.parallel import write_lines
+    from cape_fairseq.evaluation.rows import markdown, suffixed, write_json, write_tsv
 
     rows, written = tool.rows(result), [".json"]
     if hasattr(tool, "tsv"):
         write_tsv(suffixed(args.output, ".tsv"), tool.TSV_HEAD, tool.tsv(result))
         written.append(".tsv")
+    if getattr(tool, "PAGE", False):
+        write_lines(suffixed(args.output, ".md"), markdown(rows))
+        written.append(".md")
     if hasattr(tool, "plot"):
         tool.plot(result, suffixed(args.output, ".png"), **plotting)
         if suffixed(args.output, ".png").exists():

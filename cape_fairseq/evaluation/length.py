@@ -31,6 +31,7 @@ SPLIT = "split, translate, join"  # the row of users who cut their text into sen
 BASELINE = "sinpos"
 FAR = (100, 300)  # target positions beyond most training lengths
 BIN = 20  # target positions in a bin of the curves
+PAGE = True  # the table is written for a page, too
 ENDS = (".", "!", "?")  # of sentences; stacks have nothing else between them
 OF_STACKS = ("stack_loss", "far_loss", "ratio", "kept")  # as a model translates them whole
 RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "signature")
@@ -40,7 +41,7 @@ COLUMNS = {  # key of a run -> title, digits
     "stack_bleu": ("BLEU stacks", 2),
     "split_bleu": ("by sentence", 2),  # of the same stacks, with the row's own model
     "stack_loss": ("loss stacks", 3),
-    "far_loss": (f"loss at {FAR[0]}-{FAR[1]}", 3),
+    "far_loss": (f"loss at {FAR[0]}-{FAR[1] - 1}", 3),
     "ratio": ("length / reference", 3),
     "kept": ("sentences kept", 3),
 }
@@ -112,7 +113,7 @@ def rejoined(verses: list[Sentence], stacks: list[Sentence], run: Path) -> list[
 
 
 def measure(out: Path) -> dict[str, Any]:
-    """All runs below a folder, by row: ROW/SEED/length.json.
+    """All runs below a folder, by row, best on stacks first: ROW/SEED/length.json.
 
     Raises:
         UserError: there is none.
@@ -129,7 +130,8 @@ def measure(out: Path) -> dict[str, Any]:
             seed: {**run, "stack_bleu": run["split_bleu"], **none}
             for seed, run in found[BASELINE].items()
         }
-    return {"runs": found}
+    means = {row: statistics.mean(column(runs, "stack_bleu")) for row, runs in found.items()}
+    return {"runs": {row: found[row] for row in sorted(found, key=means.get, reverse=True)}}
 
 
 def interval(values: Sequence[float]) -> float | None:

@@ -132,7 +132,11 @@ def test_one_seed_has_no_interval():
 def test_the_command_writes_table_and_figure(run, tmp_path):
     cape("length-run", run, "--language", "de")
     printed = cape("length", tmp_path, "--output", tmp_path / "length").stdout
-    assert printed.splitlines()[1].split()[:3] == ["sinpos", "1", "60"]
+    first, second = (line.split() for line in printed.splitlines()[1:3])
+    assert [*first[:2], first[3]] == ["split,", "translate,", "1"]  # best on stacks
+    assert second[:3] == ["sinpos", "1", "60"]
+    page = (tmp_path / "length.md").read_text().splitlines()
+    assert page[3].startswith("| sinpos | 1 | 60 | ")
     assert (tmp_path / "length.png").stat().st_size > 5000
     assert json.loads((tmp_path / "length.json").read_text())["tool"] == "length"
 
