@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -13,7 +14,13 @@ from cape_fairseq.data.toy_grammar import sentence
 from cape_fairseq.experiments.engine import Follower
 from cape_fairseq.experiments.jobs import read_job
 from cape_fairseq.experiments.launch import environment, executable
+from cape_fairseq.experiments.machine import CPU_ONLY
 from tests.support import fairseq, run
+
+# What a machine may have of its own, and tests set as they need it: a cluster's job, a proxy.
+for name in ("SLURM_JOB_ID", CPU_ONLY):
+    os.environ.pop(name, None)
+os.environ["no_proxy"] = "*"
 
 # Files go to processes whole, so the longest come first, or one process ends long after the other.
 LONGEST = (

@@ -147,6 +147,26 @@ def fairseq_command(tool: str, *arguments) -> list:
     return [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir]
 
 
+HELD = """
+import sys
+from fairseq.trainer import Trainer
+from fairseq_cli.train import cli_main
+train_step = Trainer.train_step
+def held(self, *arguments, **options):
+    if self.get_num_updates() == {update}:
+        sys.stdin.readline()
+    return train_step(self, *arguments, **options)
+Trainer.train_step = held
+cli_main()
+"""
+
+
+def held(train_command: list, update: int) -> list:
+    """The command, which waits for a line of input after an update: a signal cannot come late."""
+    assert train_command[1:3] == ["-m", "fairseq_cli.train"]
+    return [sys.executable, "-c", HELD.format(update=update), *train_command[3:]]
+
+
 def train_arguments(data: Path, save: Path, arch: str, updates: int) -> list:
     """Options for a very small model, with batches that do not depend on where a run was
     resumed."""

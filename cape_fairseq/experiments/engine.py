@@ -125,7 +125,7 @@ class Follower:
     """Starts Snakemake in a group of processes of its own, shows the news, passes signals on."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.shown, self.signal = out, 0, 0
+        self.out, self.shown, self.done, self.signal = out, 0, 0, 0
         self.process: subprocess.Popen | None = None
 
     def follow(self, machine: Machine, lock: int) -> int:
@@ -146,6 +146,8 @@ class Follower:
                     command, stdout=log, stderr=log, start_new_session=True, pass_fds=(lock,)
                 )
                 locks.sign(lock, self.process.pid)
+                if self.signal:  # it came before there was anything to stop
+                    self.stop(self.signal, None)
                 while self.process.poll() is None:
                     time.sleep(0.3)
                     self.show()
@@ -156,7 +158,7 @@ class Follower:
         self.show()
         return 128 + self.signal if self.signal else self.process.returncode
 
-    def stop(self, number: int, frame: object) -> None:
+    def stop(self, number: int, _: object) -> None:
         """Pass a signal on as SIGTERM: trainings save, Snakemake starts nothing more."""
         self.signal = number
         if self.process:
@@ -180,13 +182,13 @@ class Follower:
         for line in lines:
             if line.startswith(FAILED):
                 break  # told at the end
+            self.done += ": done in" in line
             count = self.progress() if ": done in" in line else ""
             print(f"{count}{line}", end="", file=sys.stderr, flush=True)
 
     def progress(self) -> str:
-        """How many jobs are done, by Snakemake's count."""
+        """How many of the jobs that Snakemake counts are done."""
         text = (self.out / SNAKEMAKE_LOG).read_text(encoding="utf-8", errors="replace")
         steps = re.findall(r"of (\d+) steps", text)
         total = int(steps[-1]) if steps else None
-        done = len(re.findall(r": done in", (self.out / NEWS_FILE).read_text(encoding="utf-8")))
-        return f"[{done}/{total - 1}] " if total else ""
+        return f"[{self.done}/{total - 1}] " if total else ""

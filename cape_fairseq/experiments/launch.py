@@ -120,17 +120,21 @@ def run_command(
         more: environment variables.
         keep: descriptors that the command inherits.
     """
-    process = subprocess.Popen(
-        command, stdout=output, stderr=errors, env=environment(more), pass_fds=keep
-    )
+    process: subprocess.Popen | None = None
     stopped = []
 
     def stop(*_: object) -> None:
         stopped.append(True)
-        process.terminate()
+        if process:
+            process.terminate()
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, stop)  # first: no signal may miss the command
     try:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=errors, env=environment(more), pass_fds=keep
+        )
+        if stopped:
+            process.terminate()
         status = process.wait()
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,20 +1,25 @@
 """Checkpoint files on a full disk, or when the process is killed while it writes.
 
-fairseq copies checkpoints in place, so that a kill leaves half a file, and leaves a temporary file
-and a long traceback where there is no room.
+fairseq copies checkpoints in place, so that a kill leaves half a file; leaves a temporary file and
+a long traceback where there is no room; and tries again behind what a failed try has written.
 """
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from cape_fairseq.files import copy
+
+RETRIES = 2  # and seconds before each, as in fairseq
+PAUSE = 2.5
 
 
 class AtomicPathManager(PathManager):
@@ -28,6 +33,23 @@ class AtomicPathManager(PathManager):
         return True
 
 
+def save_from_the_begin(obj: Any, stream: BinaryIO) -> None:
+    """``torch.save``, tried as often as fairseq does it, into an empty file each time.
+
+    Raises:
+        Exception: of the last try.
+    """
+    for _ in range(RETRIES):
+        try:
+            torch.save(obj, stream)
+            return
+        except Exception:
+            time.sleep(PAUSE)
+            stream.seek(0)
+            stream.truncate()
+    torch.save(obj, stream)
+
+
 def say_what_failed(torch_persistent_save: Callable) -> Callable:
     """Wrap fairseq's function that writes a checkpoint to a temporary file and renames it."""
 
@@ -39,8 +61,7 @@ def say_what_failed(torch_persistent_save: Callable) -> Callable:
             Path(f"{filename}.tmp").unlink(missing_ok=True)
             raise OSError(
                 f"{filename} could not be written ({str(error).splitlines()[0]}); the checkpoints "
-                "before it are "
-                "untouched: make room, and start the same command again"
+                "before it are untouched: make room, and start the same command again"
             ) from error
 
     return wrapped
@@ -48,4 +69,5 @@ def say_what_failed(torch_persistent_save: Callable) -> Callable:
 
 def install() -> None:
     checkpoint_utils.PathManager = AtomicPathManager
+    checkpoint_utils._torch_persistent_save = save_from_the_begin
     checkpoint_utils.torch_persistent_save = say_what_failed(checkpoint_utils.torch_persistent_save)

@@ -1,7 +1,7 @@
 """A damaged ``checkpoint_last.pt``.
 
-fairseq fails to load it and so never goes on. It is put aside, and training goes on from the newest
-other checkpoint.
+fairseq fails to load it and so never goes on. It is put aside, and training goes on from the other
+checkpoint with the most updates.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ def damage(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
+            # zipfile adds the length of what stands before an archive; torch cannot read that.
+            before = min((one.header_offset for one in archive.infolist()), default=0)
+        if before:
+            return f"{before} bytes before its archive belong to another one"
         return f"{broken} in it has changed" if broken else None
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         with open(path, "rb") as stream:
@@ -40,18 +44,20 @@ def damage(path: Path) -> str | None:
         return f"a header in it has changed: {error}"
 
 
-def is_resumable(path: Path) -> bool:
-    """Whether training could go on from a checkpoint: averages and the like have no optimizer
-    state."""
+def resumable_updates(path: Path) -> int | None:
+    """The updates of a checkpoint from which training could go on; averages and the like have no
+    optimizer state."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        return damage(path) is None and state.get("last_optimizer_state") is not None
+        if damage(path) is not None or state.get("last_optimizer_state") is None:
+            return None
+        return state["optimizer_history"][-1]["num_updates"]
     except Exception:  # whatever is wrong with it, it is not the one
-        return False
+        return None
 
 
 def replace_damaged(last: Path) -> None:
-    """Put a damaged checkpoint aside, and the newest whole one in its place.
+    """Put a damaged checkpoint aside, and the whole one with the most updates in its place.
 
     Raises:
         ValueError: there is no other.
@@ -60,20 +66,20 @@ def replace_damaged(last: Path) -> None:
     if reason is None:
         return
     suffix = last.name.removeprefix("checkpoint_last")
-    others = [path for path in last.parent.glob(f"checkpoint*{suffix}") if path != last]
-    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
-        if is_resumable(path):
-            aside = last.with_name(f"{last.name}.damaged")
-            last.replace(aside)
-            copy(path, last)
-            logger.warning(
-                f"{last} is damaged ({reason}); it is now {aside.name}, and training goes on from "
-                f"{path.name}"
-            )
-            return
-    raise ValueError(
-        f"{last} is damaged ({reason}), and {last.parent} has no other to go on from; remove it "
-        "to train from the start"
+    others = sorted(path for path in last.parent.glob(f"checkpoint*{suffix}") if path != last)
+    updates = {path: done for path in others if (done := resumable_updates(path)) is not None}
+    if not updates:
+        raise ValueError(
+            f"{last} is damaged ({reason}), and {last.parent} has no other to go on from; remove "
+            "it to train from the start"
+        )
+    newest = max(updates, key=updates.get)
+    aside = last.with_name(f"{last.name}.damaged")
+    last.replace(aside)
+    copy(newest, last)
+    logger.warning(
+        f"{last} is damaged ({reason}); it is now {aside.name}, and training goes on from "
+        f"{newest.name}"
     )
 
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 import pytest
 from fairseq.models import build_model
 
+from cape_fairseq.encodings.common import warn_of_reordering
 from cape_fairseq.encodings.options import names
 from cape_fairseq.models.config import OWN_GROUPS, PositionalTransformerConfig
 from cape_fairseq.positions import CAPE, keyed_generator
@@ -95,6 +96,7 @@ def test_fairseqs_own_options_mean_what_they_mean_there(given, encoding):
 
 def test_local_shifts_that_can_swap_neighbours_are_named_with_their_share(caplog):
     """alpha 0.7: P(d > 0.7) of the triangular density on [-1, 1] is 0.3^2 / 2 = 4.5 %."""
+    warn_of_reordering.cache_clear()
     with caplog.at_level(logging.WARNING):
         for scale in ("1.2", "0.7", "0.7"):
             model = build("cape_transformer_tiny", source_scale=scale)

@@ -11,12 +11,15 @@ import subprocess
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 from cape_fairseq.files import copy
-from cape_fairseq.patches.damaged_checkpoint import damage, is_resumable
+from cape_fairseq.patches import checkpoint_files
+from cape_fairseq.patches.damaged_checkpoint import damage, resumable_updates
 from tests.support import (
     fairseq_command,
     free_port,
+    held,
     one_of_two,
     run,
     train,
@@ -39,6 +42,7 @@ def command(data_bin, save, updates, *more):
 def start(arguments, **options) -> subprocess.Popen:
     return subprocess.Popen(
         arguments,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -48,12 +52,15 @@ def start(arguments, **options) -> subprocess.Popen:
 
 
 def terminate_at(process: subprocess.Popen, update: int) -> str:
-    """Send SIGTERM when the log says that an update is done; everything that was printed."""
+    """Send SIGTERM when the log says that an update is done, and let one that waits go on;
+    everything that was printed."""
     seen = []
     for line in process.stdout:
         seen.append(line)
         if f'"num_updates": "{update}"' in line:
             process.send_signal(signal.SIGTERM)
+            process.stdin.write("\n")
+            process.stdin.flush()
     process.wait(60)
     return "".join(seen)
 
@@ -64,12 +71,12 @@ def updates_of(path) -> int:
 
 def test_sigterm_saves_and_the_same_command_goes_on(data_bin, tmp_path):
     unbroken = train_losses(train(data_bin, tmp_path / "unbroken", "--no-save", updates=16))
-    process = start(command(data_bin, tmp_path / "run", 16, "--num-workers", 2))
+    process = start(held(command(data_bin, tmp_path / "run", 16, "--num-workers", 2), 8))
     printed = terminate_at(process, 8)
     assert process.returncode == 143
     assert "Traceback" not in printed
     done = updates_of(tmp_path / "run" / "checkpoint_last.pt")
-    assert 8 <= done <= 11
+    assert 8 <= done <= 9
     assert f"stopped by SIGTERM after {done} updates" in printed
     resumed = run(command(data_bin, tmp_path / "run", 16))
     assert train_losses(printed) == unbroken[: len(train_losses(printed))]
@@ -140,6 +147,7 @@ def test_damage_is_found_wherever_it_is(tmp_path):
 @pytest.mark.parametrize("how", ["cut", "empty", "changed"])
 def test_a_damaged_checkpoint_is_replaced_by_the_one_before(epochs, data_bin, tmp_path, how):
     last = damaged(epochs, tmp_path / "run", how)
+    (last.parent / "checkpoint1.pt").touch()  # a copy of a folder may have any times
     before = max(updates_of(path) for path in last.parent.glob("checkpoint[0-9].pt"))
     assert 0 < before < 10
     content = last.read_bytes()
@@ -152,6 +160,16 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(epochs, data_bin, tm
     assert len(train_losses(printed)) == 12 - before
     assert updates_of(last) == 12
     assert (last.parent / "checkpoint_last.pt.damaged").read_bytes() == content
+
+
+def test_an_archive_behind_another_is_damaged(tmp_path):
+    """zipfile reads it, torch does not."""
+    torch.save({"model": {"x": torch.ones(3)}}, tmp_path / "x.pt")
+    content = (tmp_path / "x.pt").read_bytes()
+    (tmp_path / "x.pt").write_bytes(content[:300] + content)
+    with pytest.raises(RuntimeError, match="archive"):
+        torch.load(tmp_path / "x.pt", weights_only=True)
+    assert damage(tmp_path / "x.pt") == "300 bytes before its archive belong to another one"
 
 
 def test_without_another_checkpoint_nothing_starts(epochs, data_bin, tmp_path):
@@ -173,7 +191,7 @@ def test_a_refused_checkpoint_is_not_damaged(tmp_path):
     """What torch refuses to unpickle is whole: it must fail in loading, not be replaced."""
     torch.save({"model": subprocess.Popen}, tmp_path / "x.pt")
     assert damage(tmp_path / "x.pt") is None
-    assert not is_resumable(tmp_path / "x.pt")
+    assert resumable_updates(tmp_path / "x.pt") is None
 
 
 def digests(folder):
@@ -194,6 +212,22 @@ def test_a_full_disk_leaves_the_checkpoints(epochs, data_bin, tmp_path):
     assert re.search(message, result.stderr.splitlines()[-1])
     assert digests(tmp_path / "run") == before
     assert len(train_losses(train(data_bin, tmp_path / "run", *EPOCHS, updates=12))) == 2
+
+
+def test_a_second_try_begins_anew(tmp_path, monkeypatch):
+    """fairseq's would write behind what the first has written."""
+    save = torch.save
+
+    def fail_once(state, stream):
+        monkeypatch.setattr(torch, "save", save)
+        stream.write(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_files, "PAUSE", 0)
+    monkeypatch.setattr(torch, "save", fail_once)
+    checkpoint_utils.torch_persistent_save({"x": torch.ones(3)}, str(tmp_path / "x.pt"))
+    assert torch.load(tmp_path / "x.pt", weights_only=True)["x"].tolist() == [1, 1, 1]
+    assert damage(tmp_path / "x.pt") is None
 
 
 def test_a_copy_that_fails_leaves_the_old_file(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import random
 import subprocess
 
 from cape_fairseq.data.toy_grammar import sentence
+from cape_fairseq.experiments.machine import CPU_ONLY
 from tests.support import ROOT, run
 
 
@@ -25,4 +26,5 @@ def command_line(folder) -> list:
 
 
 def recipe(folder, *options, check=True) -> subprocess.CompletedProcess:
-    return run([*command_line(folder), *options], check=check)
+    """The recipe, on the CPU: what it comes to is compared bit for bit."""
+    return run([*command_line(folder), *options], check=check, env={CPU_ONLY: "1"})

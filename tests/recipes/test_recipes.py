@@ -1,5 +1,6 @@
 """Recipes from text to a score: whatever hinders one, it comes to the same results."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import torch
 
+from cape_fairseq.experiments.machine import CPU_ONLY
 from tests.recipes.support import command_line, recipe, write_corpus
 
 SMALL = ("--bpe", "60", "--seed", "3")
@@ -21,7 +23,7 @@ TINY = (
     *("--max-tokens", "300", "--save-interval-updates", "10", "--no-epoch-checkpoints"),
     *("--validate-interval", "100", "--num-workers", "0"),
 )
-UPDATES = 60
+UPDATES = 120
 
 
 def outcome(folder):
@@ -80,7 +82,7 @@ def start(folder, *, limit: int = 0) -> subprocess.Popen:
         stderr=subprocess.STDOUT,
         text=True,
         preexec_fn=full_disk if limit else None,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", CPU_ONLY: "1"},
     )
 
 
@@ -136,8 +138,9 @@ def training_in(folder) -> list[psutil.Process]:
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
         saves = any(word.endswith(f"{folder.name}/checkpoints") for word in words)
-        if "fairseq_cli.train" in words and saves and process.cwd() == str(folder.parent):
-            found.append(process)
+        with contextlib.suppress(psutil.Error):  # it has ended, or is somebody else's
+            if "fairseq_cli.train" in words and saves and process.cwd() == str(folder.parent):
+                found.append(process)
     return found
 
 
