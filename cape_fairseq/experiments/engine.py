@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -162,7 +163,8 @@ class Follower:
         """Pass a signal on as SIGTERM: trainings save, Snakemake starts nothing more."""
         self.signal = number
         if self.process:
-            os.killpg(self.process.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # all have ended
+                os.killpg(self.process.pid, signal.SIGTERM)
 
     def wait_for_group(self) -> None:
         """Wait until no job of Snakemake's runs any more."""

@@ -138,8 +138,8 @@ def run_command(
         status = process.wait()
     finally:
         signal.signal(signal.SIGTERM, before)
-    if stopped and status:
-        return STOPPED  # torchrun has a status of its own for it
+    if stopped:
+        return STOPPED  # whatever its own status is: nothing more is to be started
     return 128 - status if status < 0 else status
 
 

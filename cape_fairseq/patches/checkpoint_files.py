@@ -10,7 +10,7 @@ import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
@@ -33,30 +33,19 @@ class AtomicPathManager(PathManager):
         return True
 
 
-def save_from_the_begin(obj: Any, stream: BinaryIO) -> None:
-    """``torch.save``, tried as often as fairseq does it, into an empty file each time.
-
-    Raises:
-        Exception: of the last try.
-    """
-    for _ in range(RETRIES):
-        try:
-            torch.save(obj, stream)
-            return
-        except Exception:
-            time.sleep(PAUSE)
-            stream.seek(0)
-            stream.truncate()
-    torch.save(obj, stream)
-
-
-def say_what_failed(torch_persistent_save: Callable) -> Callable:
-    """Wrap fairseq's function that writes a checkpoint to a temporary file and renames it."""
+def save_or_say_what_failed(torch_persistent_save: Callable) -> Callable:
+    """Wrap fairseq's function that writes a checkpoint to a temporary file and renames it: each try
+    opens a new file."""
 
     @functools.wraps(torch_persistent_save)
     def wrapped(obj: Any, filename: str, *args: Any, **kwargs: Any) -> None:
+        for _ in range(RETRIES):
+            try:
+                return torch_persistent_save(obj, filename, *args, **kwargs)
+            except Exception:
+                time.sleep(PAUSE)
         try:
-            torch_persistent_save(obj, filename, *args, **kwargs)
+            return torch_persistent_save(obj, filename, *args, **kwargs)
         except (OSError, RuntimeError) as error:
             Path(f"{filename}.tmp").unlink(missing_ok=True)
             raise OSError(
@@ -69,5 +58,6 @@ def say_what_failed(torch_persistent_save: Callable) -> Callable:
 
 def install() -> None:
     checkpoint_utils.PathManager = AtomicPathManager
-    checkpoint_utils._torch_persistent_save = save_from_the_begin
-    checkpoint_utils.torch_persistent_save = say_what_failed(checkpoint_utils.torch_persistent_save)
+    checkpoint_utils._torch_persistent_save = torch.save
+    save = checkpoint_utils.torch_persistent_save
+    checkpoint_utils.torch_persistent_save = save_or_say_what_failed(save)

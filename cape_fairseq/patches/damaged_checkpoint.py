@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +19,40 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from torch import distributed
 
-from cape_fairseq.files import copy
+from cape_fairseq.files import replacing
 
 logger = logging.getLogger(__name__)
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint file; None if every byte of it is as it was written."""
+    """What is wrong with a checkpoint file: what is stored in it has changed, or torch finds it no
+    more. None for a whole one, whatever it holds."""
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
-            # zipfile adds the length of what stands before an archive; torch cannot read that.
-            before = min((one.header_offset for one in archive.infolist()), default=0)
-        if before:
-            return f"{before} bytes before its archive belong to another one"
-        return f"{broken} in it has changed" if broken else None
+        return f"{broken} in it has changed" if broken else unreadable(path)
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         with open(path, "rb") as stream:
-            start = stream.read(2)
+            is_pickle = stream.read(1) == b"\x80"
         # Before torch 1.6 checkpoints were no archives; loading them tells.
-        return None if start not in (b"PK", b"") and start[:1] == b"\x80" else str(error)
+        return None if is_pickle else str(error) or "it ends too early"
+    except MemoryError:
+        raise
     except Exception as error:
         # Changed bytes of a header can be anything: a name that is no UTF-8, flags of encryption, a
         # compression that does not exist. zipfile raises another error for each.
         return f"a header in it has changed: {error}"
+
+
+def unreadable(path: Path) -> str | None:
+    """Why torch does not find what an archive holds; zipfile reads some that torch does not."""
+    try:
+        reader = torch._C.PyTorchFileReader(str(path))
+        for name in reader.get_all_records():
+            reader.get_record_offset(name)
+    except (RuntimeError, UnicodeDecodeError) as error:
+        return str(error).splitlines()[0]
+    return None
 
 
 def resumable_updates(path: Path) -> int | None:
@@ -49,34 +60,46 @@ def resumable_updates(path: Path) -> int | None:
     optimizer state."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        if damage(path) is not None or state.get("last_optimizer_state") is None:
+        if state.get("last_optimizer_state") is None:
             return None
         return state["optimizer_history"][-1]["num_updates"]
     except Exception:  # whatever is wrong with it, it is not the one
         return None
 
 
+def newest_whole(others: Iterable[Path]) -> Path | None:
+    """Of checkpoints the one with the most updates; only those before it are read as a whole."""
+    updates = {path: done for path in others if (done := resumable_updates(path)) is not None}
+    for path in sorted(updates, key=updates.get, reverse=True):
+        if damage(path) is None:
+            return path
+    return None
+
+
 def replace_damaged(last: Path) -> None:
     """Put a damaged checkpoint aside, and the whole one with the most updates in its place.
 
     Raises:
-        ValueError: there is no other.
+        ValueError: there is no other, or it is a shard: shards of a checkpoint belong together.
     """
     reason = damage(last)
     if reason is None:
         return
-    suffix = last.name.removeprefix("checkpoint_last")
-    others = sorted(path for path in last.parent.glob(f"checkpoint*{suffix}") if path != last)
-    updates = {path: done for path in others if (done := resumable_updates(path)) is not None}
-    if not updates:
+    if last.name != "checkpoint_last.pt":
+        raise ValueError(
+            f"{last} is damaged ({reason}); replace all its shards by those of another checkpoint"
+        )
+    others = sorted(path for path in last.parent.glob("checkpoint*.pt") if path != last)
+    newest = newest_whole(others)
+    if newest is None:
         raise ValueError(
             f"{last} is damaged ({reason}), and {last.parent} has no other to go on from; remove "
             "it to train from the start"
         )
-    newest = max(updates, key=updates.get)
     aside = last.with_name(f"{last.name}.damaged")
-    last.replace(aside)
-    copy(newest, last)
+    with replacing(last) as temporary:
+        shutil.copyfile(newest, temporary)  # first: where there is no room for it, nothing changes
+        last.replace(aside)
     logger.warning(
         f"{last} is damaged ({reason}); it is now {aside.name}, and training goes on from "
         f"{newest.name}"

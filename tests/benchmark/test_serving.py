@@ -1,13 +1,15 @@
 """The benchmark of models in use, on a model of random weights."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
 from cape_fairseq.benchmark import serving
 from cape_fairseq.benchmark.serving import Run, rows, summary
 from tests.serving.support import saved
-from tests.support import cape
+from tests.support import TIMEOUT, cape
 
 
 def test_medians_and_bleu():
@@ -30,6 +32,20 @@ def test_ratios_are_to_fairseqs_own_model_where_there_is_one():
     found = rows(result("this plugin", "CTranslate2, int8"))
     assert [line[2] for line in found.lines] == ["1.00", "2.00"]
     assert found.head[2] == "/ this plugin"
+
+
+def test_ctranslate2_is_measured_without_torch(tmp_path):
+    pytest.importorskip("ctranslate2")
+    path = saved(tmp_path, "sinpos_transformer_tiny")
+    cape("export", "ctranslate2", path, tmp_path / "exported", "--max-positions", 64)
+    program = (
+        "import sys; from cape_fairseq.benchmark.serving import measure_one\n"
+        "run = measure_one(sys.argv[1], '', ['w1 w2'], 1, 1)\n"
+        "print(len(run.texts), {'torch', 'fairseq'} & {*sys.modules})"
+    )
+    command = [sys.executable, "-c", program, tmp_path / "exported"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert found.stdout.strip() == "1 set()", found.stderr
 
 
 def test_all_forms_translate_the_text(tmp_path, monkeypatch):

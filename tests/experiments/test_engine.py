@@ -1,5 +1,6 @@
 """What is shown of a plan, and signals at the worst moment."""
 
+import signal
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 from cape_fairseq.experiments.engine import SNAKEMAKE_LOG, Follower
 from cape_fairseq.experiments.launch import NEWS_FILE
+from tests.support import TIMEOUT
 
 
 def test_jobs_that_end_together_are_counted_one_by_one(tmp_path, capsys):
@@ -27,15 +29,23 @@ def test_jobs_that_end_together_are_counted_one_by_one(tmp_path, capsys):
     ]
 
 
+def test_a_signal_after_all_have_ended_is_no_error(tmp_path):
+    follower = Follower(tmp_path)
+    follower.process = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
+    follower.process.wait()
+    follower.stop(signal.SIGINT, None)
+    assert follower.signal == signal.SIGINT
+
+
 # A signal that comes while a process is being started, before there is one to pass it on to.
-LATE = """
+LATE = f"""
 import os, signal, subprocess, sys, types
 from pathlib import Path
 from cape_fairseq.experiments import engine, launch, locks
 start = subprocess.Popen
 def late(command, **options):
     os.kill(os.getpid(), signal.SIGTERM)
-    return start([sys.executable, "-c", "import time; time.sleep(600)"], **options)
+    return start([sys.executable, "-c", "import time; time.sleep(3 * {TIMEOUT})"], **options)
 subprocess.Popen = late
 """
 COMMAND = "print(launch.run_command([], None, None))"
@@ -51,6 +61,10 @@ with locks.held(Path("lock")) as lock:
 @pytest.mark.parametrize("started", [COMMAND, PLAN], ids=["command", "plan"])
 def test_a_signal_before_there_is_a_process_ends_it_too(tmp_path, started):
     found = subprocess.run(
-        [sys.executable, "-c", LATE + started], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-c", LATE + started],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=TIMEOUT,
     )
     assert found.stdout.strip() == "143", found.stderr

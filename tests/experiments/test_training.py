@@ -171,11 +171,12 @@ def test_other_test_sets_are_no_other_data(data_bin, tmp_path):
     assert data_digest(tmp_path / "bin") != before
 
 
-def test_a_signal_has_its_status_whatever_the_command_says(tmp_path):
-    """torchrun ends with 1 after SIGTERM."""
+@pytest.mark.parametrize("status", [1, 0])
+def test_a_signal_has_its_status_whatever_the_command_says(status):
+    """torchrun ends with 1 after SIGTERM, and what was nearly done with 0."""
     program = (
         "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({status}))\n"
         "os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
     )
     outer = (
