@@ -38,5 +38,6 @@ def test_tables_are_what_the_tool_writes(folder, table):
     assert table.splitlines() == [line for line in page if line.startswith("|")]
 
 
-def test_both_tables_of_length_are_held():
-    assert [folder for folder, _ in TABLES] == ["results/bible", "results/lengths"]
+def test_all_tables_of_length_are_held():
+    names = ["bible", "bible-1000", "lengths"]
+    assert [folder for folder, _ in TABLES] == [f"results/{name}" for name in names]
