@@ -68,7 +68,8 @@ def resumable_updates(path: Path) -> int | None:
 
 
 def newest_whole(others: Iterable[Path]) -> Path | None:
-    """Of checkpoints the one with the most updates; only those before it are read as a whole."""
+    """Of checkpoints the whole one with the most updates; those with fewer are not read to their
+    end."""
     updates = {path: done for path in others if (done := resumable_updates(path)) is not None}
     for path in sorted(updates, key=updates.get, reverse=True):
         if damage(path) is None:
