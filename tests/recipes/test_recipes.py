@@ -92,19 +92,21 @@ def wait_for(path, words, process):
         time.sleep(0.05)
 
 
-def test_a_full_disk_signals_and_a_second_start_change_nothing(undisturbed, tmp_path):
+def test_a_full_disk_signals_and_a_second_start_change_nothing(undisturbed):
     """The same recipe, hindered in every way, comes to the same results bit for bit."""
-    shutil.copytree(undisturbed[0] / "data", tmp_path / "data")
-    run_folder = tmp_path / "out" / "cape_transformer_tiny"
+    folder = undisturbed[0]
+    expected = outcome(folder)
+    run_folder = folder / "out" / "cape_transformer_tiny"
+    shutil.rmtree(run_folder)
     log = run_folder / "logs" / "training.log"
 
-    hindered = start(tmp_path, limit=300_000)  # checkpoints are larger
+    hindered = start(folder, limit=300_000)  # checkpoints are larger
     assert hindered.wait() == 1
     assert "cape_transformer_tiny/train failed" in hindered.stdout.read()
     assert not list((run_folder / "checkpoints").glob("*.pt"))
     log.unlink()
 
-    stopped = start(tmp_path)
+    stopped = start(folder)
     wait_for(log, "Saved checkpoint", stopped)
     stopped.terminate()
     assert stopped.wait() == 143
@@ -112,13 +114,13 @@ def test_a_full_disk_signals_and_a_second_start_change_nothing(undisturbed, tmp_
     assert "stopped; the same command goes on from here" in told
     assert not training_in(run_folder)
 
-    killed = start(tmp_path)
+    killed = start(folder)
     wait_for(log, "Loaded checkpoint", killed)
     held = training_in(run_folder)  # it would be faster than a second start
     assert held
     for process in held:
         process.suspend()
-    second = recipe(tmp_path, *SMALL, "--max-update", UPDATES, *TINY, check=False)
+    second = recipe(folder, *SMALL, "--max-update", UPDATES, *TINY, check=False)
     assert second.returncode == 1
     assert "out is in use by process " in second.stderr
     kill_recipe(killed)
@@ -126,10 +128,10 @@ def test_a_full_disk_signals_and_a_second_start_change_nothing(undisturbed, tmp_
     for process in held:
         process.resume()
 
-    last = start(tmp_path)  # waits for the training that is still there
+    last = start(folder)  # waits for the training that is still there
     told = last.communicate()[0]
     assert last.returncode == 0, told
-    assert_equal(outcome(tmp_path), outcome(undisturbed[0]))
+    assert_equal(outcome(folder), expected)
 
 
 def training_in(folder) -> list[psutil.Process]:

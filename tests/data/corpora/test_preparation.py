@@ -3,18 +3,33 @@
 import json
 import tarfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from fairseq.data import indexed_dataset
 
+from cape_fairseq.data.corpora import preparation
 from cape_fairseq.data.corpora.cleaning import is_clean
 from cape_fairseq.data.corpora.preparation import Preparation
 from cape_fairseq.data.corpora.stand_in import build_archives, lines, pack
 from cape_fairseq.data.corpora.table import CORPORA
 from cape_fairseq.errors import UserError
 from tests.data.corpora.prepared import prepare
+from tests.support import run
 
 
+@pytest.fixture
+def forked_preprocess(monkeypatch) -> None:
+    """fairseq-preprocess in a process that needs no import of fairseq; one test has the real."""
+
+    def preprocess(command: list[str], **options):
+        assert options == {"capture_output": True, "text": True, "check": False}
+        return run(command, check=False)
+
+    monkeypatch.setattr(preparation, "subprocess", SimpleNamespace(run=preprocess))
+
+
+@pytest.mark.usefixtures("forked_preprocess")
 @pytest.mark.parametrize("name", CORPORA)
 def test_from_archives_to_binarized_data(name, tmp_path, capsys):
     corpus = CORPORA[name]
@@ -45,6 +60,7 @@ def test_from_archives_to_binarized_data(name, tmp_path, capsys):
     assert capsys.readouterr().out.count("done before") == len(steps)
 
 
+@pytest.mark.usefixtures("forked_preprocess")
 def test_held_out_pairs_are_counted_and_cleaned_as_in_fairseqs_scripts(tmp_path, monkeypatch):
     """Every n-th line of the training text, empty ones included, is held out; too long ones are
     left out there, too."""
@@ -78,6 +94,7 @@ def test_held_out_pairs_are_counted_and_cleaned_as_in_fairseqs_scripts(tmp_path,
     assert steps["tokenize train"]["pairs"] == number * 10
 
 
+@pytest.mark.usefixtures("forked_preprocess")
 def test_text_is_tokenized_as_moses_does(tmp_path):
     build_archives("wmt14_en_de", tmp_path / "archives")
     prepare("wmt14_en_de", tmp_path)
@@ -96,6 +113,7 @@ def test_text_is_tokenized_as_moses_does(tmp_path):
     assert joined == english
 
 
+@pytest.mark.usefixtures("forked_preprocess")
 def test_iwslt_is_lower_cased_and_valid_is_every_23rd(tmp_path):
     build_archives("iwslt14_de_en", tmp_path / "archives", train=50)
     prepare("iwslt14_de_en", tmp_path)
@@ -110,6 +128,7 @@ def test_iwslt_is_lower_cased_and_valid_is_every_23rd(tmp_path):
     assert raw.splitlines() == lines("de", 50)
 
 
+@pytest.mark.usefixtures("forked_preprocess")
 def test_limit_takes_the_same_path_on_less(tmp_path):
     build_archives("wmt14_en_fr", tmp_path / "archives")
     steps = prepare("wmt14_en_fr", tmp_path, limit=5)
