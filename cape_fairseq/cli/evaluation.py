@@ -10,6 +10,7 @@ from cape_fairseq.cli import probing
 from cape_fairseq.cli.tool import (
     Found,
     Tool,
+    add_language,
     add_output,
     named_files,
     one_each,
@@ -19,10 +20,6 @@ from cape_fairseq.cli.tool import (
 from cape_fairseq.errors import UserError
 
 ALL = ".json, .tsv and .png"
-
-
-def add_language(parser: ArgumentParser) -> None:
-    parser.add_argument("--language", help="detokenize by the rules of this language (do not)")
 
 
 def add_samples(parser: ArgumentParser) -> None:

@@ -58,8 +58,8 @@ def add_train(parser: ArgumentParser) -> None:
         help="(2200); with a larger one this training goes on, and that of --long starts anew",
     )
     parser.add_argument("--select", choices=["loss", "bleu"], default="loss", help="(loss)")
-    long = "then go on for a third as long, in OUT/NAME-long, with stacks of up to N tokens in "
-    long += "half of the examples and half the peak; with --parent, have these from the begin"
+    long = "then go on for a third as long, in OUT/NAME-long, at half the peak, with every second "
+    long += "example drawn as a stack of up to N tokens; with --parent, have these from the begin"
     parser.add_argument("--long", type=positive, default=0, metavar="N", help=long)
     begin = "have the stacks of --long from epoch N of the first training on"
     parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)

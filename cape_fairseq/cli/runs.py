@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from cape_fairseq.cli.tool import Found, Tool, add_output, one_each, write_outputs
+from cape_fairseq.cli.tool import Found, Tool, add_language, add_output, one_each, write_outputs
 
 
 def add_score(parser: ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_score(parser: ArgumentParser) -> None:
         metavar="SUBSET[=REFERENCE]",
         help="without a file, the references are those in fairseq-generate's output",
     )
-    parser.add_argument("--language", help="detokenize by the rules of this language (do not)")
+    add_language(parser)
     parser.add_argument(
         "--checkpoint", default="best", help="which one translated: best, average (best)"
     )
@@ -57,7 +57,7 @@ def compare(args: Namespace) -> Found:
 
 def add_length_run(parser: ArgumentParser) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN")
-    parser.add_argument("--language", help="detokenize by the rules of this language (do not)")
+    add_language(parser)
 
 
 def length_run(args: Namespace) -> Found:

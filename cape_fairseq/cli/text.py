@@ -34,6 +34,38 @@ def check(args: Namespace) -> Found:
     return Found([Rows(["source", "target", "lines each"], found)])
 
 
+def add_lengths(parser: ArgumentParser) -> None:
+    parser.add_argument("data_bin", type=Path, metavar="DATA-BIN")
+    parser.add_argument("--source-lang", required=True)
+    parser.add_argument("--target-lang", required=True)
+    parser.add_argument(
+        "--stack", type=positive, default=300, help="tokens of a stack of test text (300)"
+    )
+    parser.add_argument(
+        "--longest", type=positive, default=1024, help="tokens that models take (1024)"
+    )
+
+
+def check_lengths(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import text_lengths
+    from cape_fairseq.evaluation.rows import Rows
+
+    languages = args.source_lang, args.target_lang
+    found = text_lengths.check(args.data_bin, *languages, args.stack, args.longest)
+    lines = [
+        [
+            split,
+            f"{sizes.shape[1]:,}",
+            *(f"{int((side - 1).sum()):,}" for side in sizes),
+            f"{int(sizes.max()) - 1:,}",
+            f"{int((sizes.max(0) > args.longest).sum()):,}",
+        ]
+        for split, sizes in found.items()
+    ]
+    titles = ["split", "pairs", *(f"subwords, {name}" for name in languages), "longest", "too long"]
+    return Found([Rows(titles, lines, ["fairseq leaves out what is too long for a model."])])
+
+
 def add_tokenize(parser: ArgumentParser) -> None:
     parser.add_argument("language")
     parser.add_argument("files", nargs="+", type=Path, metavar="IN OUT")
@@ -150,6 +182,12 @@ TOOLS = (
         "check that pairs of files are parallel text: UTF-8, no empty lines, equally many",
         add_check,
         check,
+    ),
+    Tool(
+        "check-lengths",
+        "count tokens of binarized data, and check that they fit models and stacks",
+        add_lengths,
+        check_lengths,
     ),
     Tool(
         "tokenize", "normalize punctuation and tokenize files as Moses does", add_tokenize, tokenize

@@ -84,6 +84,12 @@ def one_each(arguments: Sequence[str]) -> dict[str, Path]:
     return {name: path for name, (path,) in named_files(arguments, 1).items()}
 
 
+def add_language(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--language", help="detokenize, and score, by the rules of this language (do not)"
+    )
+
+
 def add_output(parser: ArgumentParser, default: str, kinds: str) -> None:
     parser.add_argument(
         "--output",

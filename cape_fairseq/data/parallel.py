@@ -9,8 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import regex
+
 from cape_fairseq.errors import UserError
 from cape_fairseq.files import replacing
+
+NOTHING = regex.compile(r"[\s\p{C}]*")  # blanks, and what Moses makes blanks of
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -58,14 +62,14 @@ def check_pair(source: Path, target: Path) -> int:
     """Check that two files are the sides of one parallel text, and count their lines.
 
     Raises:
-        UserError: an empty line, unequal line counts, no lines at all, or anything that
-            :func:`read_lines` refuses.
+        UserError: a line in which nothing is printed, unequal line counts, no lines at all, or
+            anything that :func:`read_lines` refuses.
     """
     counts = {}
     for path in (source, target):
         number = 0
         for number, line in enumerate(read_lines(path), 1):
-            if not line.strip():
+            if NOTHING.fullmatch(line):
                 raise UserError(f"{path}, line {number}: empty; remove this line from both sides")
         counts[path] = number
     if counts[source] != counts[target]:

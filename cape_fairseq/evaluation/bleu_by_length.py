@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sacrebleu.metrics import BLEU
 from sacrebleu.significance import _bootstrap_resample
 from tqdm import tqdm
 
@@ -18,7 +17,7 @@ from cape_fairseq.data.segmentation import CONTINUES, join_subwords
 from cape_fairseq.errors import UsageError, UserError
 from cape_fairseq.evaluation.generated import read_generated
 from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.evaluation.scoring import texts
+from cape_fairseq.evaluation.scoring import metric, signature, texts
 
 # FLOATER names its bins; SHAPE's figure shows tens, which its text does not list.
 PRESETS = {"floater": "0 80 100 120 140 inf", "shape": "0 10 20 30 40 50 60 70 inf"}
@@ -65,18 +64,20 @@ def bin_members(lengths: Sequence[int], edges: Sequence[float]) -> dict[str, lis
     }
 
 
-def bootstrap(hypotheses: Sequence[str], references: Sequence[str], samples: int) -> Bleu:
+def bootstrap(
+    hypotheses: Sequence[str], references: Sequence[str], samples: int, language: str | None = None
+) -> Bleu:
     """BLEU and ``samples`` resamplings of it.
 
     sacreBLEU resamples, always from the same seed, so that two systems on the same references are
     sampled alike and their samples can be subtracted (a paired bootstrap).
     """
-    metric = BLEU()
-    statistics = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
+    scored = metric(language)
+    statistics = scored._extract_corpus_statistics(list(hypotheses), [list(references)])
     scores = np.array(
-        [score.score for score in _bootstrap_resample(statistics, metric, samples)[1]]
+        [score.score for score in _bootstrap_resample(statistics, scored, samples)[1]]
     )
-    whole = metric.corpus_score(list(hypotheses), [list(references)]).score
+    whole = scored.corpus_score(list(hypotheses), [list(references)]).score
     return Bleu(whole, *np.quantile(scores, [0.025, 0.975]), scores)
 
 
@@ -84,11 +85,6 @@ def difference(system: Bleu, baseline: Bleu) -> Bleu:
     """What a system gains over a baseline, with the interval of the paired bootstrap."""
     samples = system.samples - baseline.samples
     return Bleu(system.score - baseline.score, *np.quantile(samples, [0.025, 0.975]), samples)
-
-
-def signature() -> str:
-    """sacreBLEU's signature of these scores."""
-    return str(BLEU(references=[["one reference"]]).get_signature())
 
 
 def measure(
@@ -106,7 +102,7 @@ def measure(
         edges: of the bins, as :func:`parse_edges` takes them.
         unit: of lengths, ``tokens`` as fairseq-generate printed them, or ``words``.
         reference: detokenized references; None takes those in the outputs.
-        language: undo Moses' tokenization by its rules.
+        language: undo Moses' tokenization by its rules, and score as it is scored.
         samples: of the bootstrap.
 
     Raises:
@@ -121,14 +117,14 @@ def measure(
     for name, members in tqdm(bins.items(), desc="bootstrap", delay=2):
         for system, lines in hypotheses.items():
             pairs = [lines[i] for i in members], [references[i] for i in members]
-            scores[system][name] = bootstrap(*pairs, samples)
+            scores[system][name] = bootstrap(*pairs, samples, language)
     baseline, *others = scores
     gains = {
         f"{name} - {baseline}": {b: difference(scores[name][b], scores[baseline][b]) for b in bins}
         for name in others
     }
     return {
-        "signature": signature(),
+        "signature": signature(language),
         "unit": unit,
         "sentences": {name: len(members) for name, members in bins.items()},
         "systems": rounded(scores),

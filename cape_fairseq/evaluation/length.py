@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics import BLEU
 from scipy import stats
 
 from cape_fairseq.data.parallel import read_json
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.bleu_by_length import signature
 from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
 from cape_fairseq.evaluation.output_length import of_one
 from cape_fairseq.evaluation.position_loss import by_bin, loss_matrix
 from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.evaluation.scoring import texts
+from cape_fairseq.evaluation.scoring import metric, signature, texts
 from cape_fairseq.evaluation.training_log import read
 
 SPLIT = "split, translate, join"  # the row of users who cut their text into sentences
@@ -32,7 +30,7 @@ BASELINE = "sinpos"
 FAR = (100, 300)  # target positions beyond most training lengths
 BIN = 20  # target positions in a bin of the curves
 PAGE = True  # the table is written for a page, too
-ENDS = (".", "!", "?")  # of sentences; stacks have nothing else between them
+ENDS = tuple(".!?。！？।॥؟۔։።")  # of sentences; stacks have nothing else between them
 OF_STACKS = ("stack_loss", "far_loss", "ratio", "kept")  # as a model translates them whole
 RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "signature")
 COLUMNS = {  # key of a run -> title, digits
@@ -52,7 +50,7 @@ def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
 
     Args:
         run: its folder.
-        language: undo Moses' tokenization by its rules.
+        language: undo Moses' tokenization by its rules, and score as it is scored.
 
     Raises:
         UserError: something of it is missing, or the stacks are not of the test set.
@@ -72,8 +70,8 @@ def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
         "stack_loss": round(float(np.nanmean(losses)), 4),
         "far_loss": round(float(np.nanmean(far)), 4) if np.isfinite(far).any() else None,
         "position_loss": curve(losses),
-        **of_one(stacks, ENDS),
-        "signature": signature(),
+        **of_one(stacks, ENDS, language),
+        "signature": signature(language),
     }
 
 
@@ -87,7 +85,7 @@ def curve(losses: np.ndarray) -> list[float]:
 
 def bleu(sentences: list[Sentence], language: str | None) -> float:
     hypotheses, references = texts(sentences, language, "this run")
-    return round(BLEU().corpus_score(hypotheses, [references]).score, 2)
+    return round(metric(language).corpus_score(hypotheses, [references]).score, 2)
 
 
 def rejoined(verses: list[Sentence], stacks: list[Sentence], run: Path) -> list[Sentence]:
@@ -163,6 +161,15 @@ def cell(values: list[float], seeds: int, digits: int) -> str:
     return f"{statistics.mean(values):.{digits}f}{error}"
 
 
+def p_cell(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """p of :func:`significance`, and on which side of the others' mean ours is."""
+    p = significance(ours, theirs)
+    if p is None:
+        return "-"
+    side = "above" if statistics.mean(ours) > statistics.mean(theirs) else "below"
+    return f"{'< 0.001' if p < 0.001 else f'{p:.3f}'}, {side}"
+
+
 def rows(result: dict[str, Any]) -> Rows:
     """Means over seeds with their intervals, and p against the two baselines."""
     found = result["runs"]
@@ -170,18 +177,18 @@ def rows(result: dict[str, Any]) -> Rows:
     others = [name for name in (BASELINE, SPLIT) if name in found]
     lines = []
     for name, runs in found.items():
-        updates = max(run["updates"] for run in runs.values())
+        updates = " / ".join(f"{n:,}" for n in sorted({run["updates"] for run in runs.values()}))
         cells = [cell(column(runs, key), len(runs), digits) for key, (_, digits) in COLUMNS.items()]
         compared = [
-            significance(column(runs, key), column(found[other], key))
+            "-" if name in others else p_cell(column(runs, key), column(found[other], key))
             for other, key in zip(others, ("bleu", "stack_bleu"), strict=False)
         ]
-        values = ["-" if p is None or name in others else f"{p:.3f}" for p in compared]
-        lines.append([name, str(len(runs)), f"{updates:,}", *cells, *values])
+        lines.append([name, str(len(runs)), updates, *cells, *compared])
     head += [f"p, BLEU and {BASELINE}", f"p, stacks and {SPLIT}"][: len(others)]
     used = next(iter(next(iter(found.values())).values()))["signature"]
     notes = [
-        "± is half of the 95 % interval over seeds, p that of Welch's test over seeds.",
+        "± is half of the 95 % interval over seeds.",
+        *(["p: Welch's test over seeds, two-sided, each row by itself."] if others else []),
         f"sacreBLEU signature: {used}",
     ]
     return Rows(head, lines, notes)

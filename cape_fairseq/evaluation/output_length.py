@@ -11,7 +11,7 @@ import numpy as np
 from cape_fairseq.data.segmentation import join_subwords
 from cape_fairseq.evaluation.generated import Sentence, read_generated
 from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.evaluation.scoring import check_references
+from cape_fairseq.evaluation.scoring import check_references, words
 
 SHORT, LONG = 0.8, 1.25  # length / reference: below it stops early, above it goes on and on
 
@@ -39,16 +39,19 @@ def measure(files: dict[str, Path], separator: str | None = None) -> dict[str, A
     return {"separator": separator, "short": SHORT, "long": LONG, "systems": found}
 
 
-def of_one(sentences: list[Sentence], separators: Collection[str]) -> dict[str, float | int | None]:
+def of_one(
+    sentences: list[Sentence], separators: Collection[str], language: str | None = None
+) -> dict[str, float | int | None]:
     """Lengths of one system's translations; nothing is ``kept`` where no separators are given."""
+    split = words(language)
     sides = [
-        [join_subwords(text).split() for text in texts]
+        [split(join_subwords(text)) for text in texts]
         for texts in (
             [s.detokenized or s.hypothesis for s in sentences],
             [s.reference for s in sentences],
         )
     ]
-    ours, theirs = (np.array([len(words) for words in side]) for side in sides)
+    ours, theirs = (np.array([len(text) for text in side]) for side in sides)
     ratios = ours / np.maximum(theirs, 1)
     return {
         "texts": len(sentences),
@@ -65,7 +68,7 @@ def kept(
     """Share of the references' separators that translations have, text by text."""
     ends = tuple(separators)  # detokenized, a mark stands at the end of a word
     numbers = [
-        [sum(word.endswith(ends) for word in words) for words in side] for side in (ours, theirs)
+        [sum(word.endswith(ends) for word in text) for text in side] for side in (ours, theirs)
     ]
     counts = list(zip(*numbers, strict=True))
     wanted = sum(b for _, b in counts)

@@ -4,6 +4,7 @@ signature."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,36 @@ from cape_fairseq.data.parallel import read_lines
 from cape_fairseq.data.segmentation import join_subwords
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.generated import Sentence, read_generated
+
+
+def metric(language: str | None = None) -> BLEU:
+    """sacreBLEU's BLEU. Where a language has no spaces between words, sacreBLEU splits them.
+
+    Raises:
+        UserError: it needs a package for that.
+    """
+    try:
+        return BLEU(trg_lang=re.split("[-_]", language or "")[0])
+    except RuntimeError:
+        raise UserError(
+            f"sacreBLEU needs a package to split {language} into words; pip install "
+            f"'sacrebleu[{language}]'"
+        ) from None
+
+
+def signature(language: str | None = None) -> str:
+    """sacreBLEU's signature of scores in this language."""
+    found = metric(language)
+    found.corpus_score(["one"], [["one"]])  # it counts references then
+    return str(found.get_signature())
+
+
+def words(language: str | None = None) -> Callable[[str], list[str]]:
+    """What splits a text into words: spaces, or sacreBLEU where a language has none."""
+    found = metric(language)
+    if found.tokenizer.signature() == BLEU.TOKENIZER_DEFAULT:
+        return str.split
+    return lambda text: found.tokenizer(text).split()
 
 
 def score(
@@ -29,7 +60,8 @@ def score(
         generated: what fairseq-generate printed.
         reference: detokenized reference, plain or gzipped; None takes the references in the
             output, detokenized.
-        language: detokenize by this language's rules; None leaves the text as it is.
+        language: detokenize by this language's rules, and score as it is scored; None leaves the
+            text as it is.
         tokenized: also score the tokenized text, as multi-bleu does.
         separator: also score without this token.
 
@@ -40,18 +72,18 @@ def score(
     sentences = read_generated(generated)
     given = None if reference is None else list(read_lines(reference))
     translations, references = texts(sentences, language, str(generated), given)
-    metric = BLEU()
-    bleu = metric.corpus_score(translations, [references])
+    scored = metric(language)
+    bleu = scored.corpus_score(translations, [references])
     result = {
         "bleu": round(bleu.score, 2),
-        "signature": str(metric.get_signature()),
+        "signature": str(scored.get_signature()),
         "sentences": len(references),
     }
     if tokenized:
         result |= tokenized_scores(*texts(sentences, None, str(generated)))
     if separator:
         sides = [[drop(line, separator) for line in side] for side in (translations, references)]
-        bare = BLEU().corpus_score(sides[0], [sides[1]]).score
+        bare = scored.corpus_score(sides[0], [sides[1]]).score
         result["bleu_without_separator"] = round(bare, 2)
     return translations, result
 
@@ -75,8 +107,8 @@ def tokenized_scores(translations: list[str], references: list[str]) -> dict[str
             for side in (translations, references)
         ]
         # The text is tokenized on purpose.
-        metric = BLEU(tokenize="none", smooth_method="none", force=True)
-        return round(metric.corpus_score(sides[0], [sides[1]]).score, 2)
+        plain = BLEU(tokenize="none", smooth_method="none", force=True)
+        return round(plain.corpus_score(sides[0], [sides[1]]).score, 2)
 
     return {"tokenized_bleu": bleu(False), "compound_bleu": bleu(True)}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
@@ -77,14 +77,21 @@ def states(
 
     Returns:
         states of the encoder [L + 1, B, S, C] and of the decoder [L + 1, B, T, C], the inputs of
-        the first layer first, and bool [B, S], True at real source tokens.
+        the first layer first, the last ones after the normalization that ends a stack of
+        pre-normalized layers, and bool [B, S], True at real source tokens.
     """
     shift = torch.full((len(net_input["src_tokens"]), 1), float(offset))
     encoded = model.encoder(net_input["src_tokens"], return_all_hiddens=True, draw=Draw(shift))
     _, extra = model.decoder(net_input["prev_output_tokens"], encoder_out=encoded, draw=Draw(shift))
-    layers = encoded["encoder_states"], extra["inner_states"]
-    sides = (torch.stack(states).transpose(1, 2) for states in layers)
+    layers = (model.encoder, encoded["encoder_states"]), (model.decoder, extra["inner_states"])
+    sides = (torch.stack(finished(side, states)).transpose(1, 2) for side, states in layers)
     return (*sides, ~encoded["encoder_padding_mask"][0])
+
+
+def finished(side: nn.Module, states: Sequence[Tensor]) -> list[Tensor]:
+    """States of the layers of an encoder or decoder, the last one as others see it."""
+    *inner, last = states
+    return [*inner, last if side.layer_norm is None else side.layer_norm(last)]
 
 
 def similarities(

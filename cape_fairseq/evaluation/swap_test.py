@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.bleu_by_length import bootstrap, difference, signature
+from cape_fairseq.evaluation.bleu_by_length import bootstrap, difference
 from cape_fairseq.evaluation.generated import read_generated
 from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.evaluation.scoring import texts
+from cape_fairseq.evaluation.scoring import signature, texts
 
 
 def measure(
@@ -20,7 +20,7 @@ def measure(
 
     Args:
         files: by model, outputs of fairseq-generate on stacks and on the same stacks swapped.
-        language: undo Moses' tokenization by its rules.
+        language: undo Moses' tokenization by its rules, and score as it is scored.
         samples: of the bootstrap.
 
     Raises:
@@ -30,7 +30,7 @@ def measure(
     for name, paths in files.items():
         pair = [texts(read_generated(path), language, str(path)) for path in paths]
         check_swapped(name, pair[0][1], pair[1][1])
-        original, swapped = (bootstrap(*side, samples) for side in pair)
+        original, swapped = (bootstrap(*side, samples, language) for side in pair)
         drop = difference(original, swapped)
         models[name] = {
             "original": round(original.score, 2),
@@ -38,7 +38,7 @@ def measure(
             "drop": [round(float(value), 2) for value in drop[:3]],
             "stacks": len(pair[0][0]),
         }
-    return {"signature": signature(), "models": models}
+    return {"signature": signature(language), "models": models}
 
 
 def check_swapped(name: str, original: list[str], swapped: list[str]) -> None:

@@ -102,8 +102,6 @@ class Attention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """What [B, H, T, D] queries find in [B, H, S, D] keys and values, [B, H, T, D]; with the
         weights [H, B, T, S] where the attention is ``spelled_out``."""
-        if mask is not None and mask.is_floating_point():
-            mask = mask.type_as(q)
         active = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if active else 0.0
         tables = (self.relative_keys, self.relative_values)
@@ -113,7 +111,8 @@ class Attention(MultiheadAttention):
             return relative_attention(q, k, v, *tables, mask, causal, dropout), None
         with full_precision(q) as exact:
             q, k, v = (exact(part) for part in (q, k, v))
-            mask = mask if mask is None or mask.dtype == torch.bool else mask.type_as(q)
+            if mask is not None and mask.is_floating_point():
+                mask = mask.type_as(q)  # of float32 all that q keeps
             return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal), None
 
     def set_beam_size(self, beam_size: int) -> None:

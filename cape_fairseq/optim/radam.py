@@ -65,7 +65,8 @@ class RAdam(torch.optim.RAdam):
 
 
 def is_rectified(step: int, beta2: float) -> bool:
-    """Whether the variance of the adaptive learning rate is tractable: rho_t > 5 (section 4.1)."""
+    """Whether the variance of the adaptive learning rate is tractable: rho_t > 5, as in the
+    authors' code and in PyTorch (their paper, section 4.1, has 4)."""
     power = beta2**step
     longest = 2 / (1 - beta2) - 1
     return longest - 2 * step * power / (1 - power) > 5

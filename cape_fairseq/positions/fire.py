@@ -15,7 +15,7 @@ HIDDEN_NUMBERS = 2**22  # of the network's hidden layer that are held at a time
 
 class InterpolatedBiases(ScoreBiases):
     """f(psi(i - j) / psi(max(L, i))), psi(x) = log(c x + 1), f a network with one hidden layer
-    (section 3), shared by the blocks of a stack.
+    (section 3), one f for all blocks of a stack (the paper's FIRE-S; its FIRE has one for each).
 
     i and j count the tokens of a sentence from 0. c and L are learned. The paper is about decoders,
     where j <= i. In an encoder the normalizer has max(i, j), which is i where j <= i, and the ratio

@@ -67,7 +67,8 @@ class RandomPositions(Augmentation):
         if draw is None or draw.places is None:
             count = self.reference(positions, padding_mask) if reference is None else reference
             stride = (self.range / (2 * (count + 1))).clamp(min=1)
-            return first + (numbers * stride).floor()
+            shift = 0.0 if draw is None or draw.shift is None else draw.shift
+            return first + (numbers * stride).floor() + shift
         # The first n of a random order are a random choice of n; a row's others go to its end.
         columns = torch.arange(padding_mask.size(1), device=positions.device)
         unused = columns >= (~padding_mask).sum(1, keepdim=True)

@@ -33,6 +33,8 @@ def test_good_pairs_are_counted(tmp_path):
     [
         (b"a\nb\n", b"a\n", r"a.en has 2 lines and .*a.de has 1"),
         (b"a\n \nc\n", b"a\nb\nc\n", r"a.en, line 2: empty"),
+        # Nothing of it is printed: Moses makes blanks of zero-width spaces and byte-order marks.
+        (b"a\nb\n", "a\n\u200b \ufeff\n".encode(), r"a.de, line 2: empty"),
         (b"a\nb\n", b"a\n\xff\xfe\n", r"a.de, line 2: not UTF-8"),
         (b"", b"", r"have no lines"),
     ],

@@ -9,8 +9,17 @@ import pytest
 from sacrebleu.metrics import BLEU
 from scipy import stats
 
-from cape_fairseq.evaluation.length import curve, interval, measure, measure_run, rows, significance
-from cape_fairseq.evaluation.output_length import kept
+from cape_fairseq.evaluation.generated import Sentence
+from cape_fairseq.evaluation.length import (
+    ENDS,
+    curve,
+    interval,
+    measure,
+    measure_run,
+    rows,
+    significance,
+)
+from cape_fairseq.evaluation.output_length import kept, of_one
 from tests.support import cape
 
 VERSES = [
@@ -87,6 +96,18 @@ def test_sentences_kept_of_detokenized_text():
     assert kept(*words, (".", "!")) == round(2 / 3, 4)
 
 
+@pytest.mark.parametrize(
+    ("language", "ours", "theirs", "ratio", "share"),
+    [
+        ("zh", "我喜欢猫。你呢", "我喜欢猫。你呢？", 7 / 8, 1 / 2),
+        ("hi", "राम घर गया ।", "राम घर गया । सीता आई ।", 4 / 7, 1 / 2),
+    ],
+)
+def test_lengths_and_ends_of_other_scripts(language, ours, theirs, ratio, share):
+    found = of_one([Sentence("x", theirs, ours)], ENDS, language)
+    assert (found["ratio"], found["kept"]) == (round(ratio, 4), share)
+
+
 def test_stacks_of_another_text_are_refused(run, tmp_path):
     generated(run / "stacks.out", [("something else .", "x")])
     result = cape("length-run", run, check=False)
@@ -108,13 +129,17 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
         write(tmp_path, "cape", seed, bleu=ours[seed], stack_bleu=8.0 + seed / 10)
     write(tmp_path, "rope", 1)
     write(tmp_path, "alibi", 1, kept=0.5)
-    write(tmp_path, "alibi", 2)
+    write(tmp_path, "alibi", 2, updates=1200)
+    for seed in range(3):
+        write(tmp_path, "nopos", seed, bleu=1.0 + seed / 100, stack_bleu=0.1)
     table = rows(measure(tmp_path))
     lines = {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
     half = 4.302653 * statistics.stdev(ours) / math.sqrt(3)
     assert lines["cape"]["BLEU"] == f"12.50 ± {half:.2f}"
     expected = stats.ttest_ind(ours, theirs, equal_var=False).pvalue
-    assert lines["cape"]["p, BLEU and sinpos"] == f"{expected:.3f}"
+    assert lines["cape"]["p, BLEU and sinpos"] == f"{expected:.3f}, above"
+    assert lines["nopos"]["p, BLEU and sinpos"] == "< 0.001, below"
+    assert lines["alibi"]["updates"] == "100 / 1,200"
     assert lines["split, translate, join"]["BLEU stacks"].startswith("10.00 ± ")
     assert lines["split, translate, join"]["by sentence"] == "-"
     assert lines["sinpos"]["by sentence"] == lines["split, translate, join"]["BLEU stacks"]

@@ -8,7 +8,9 @@ import pytest
 import sacrebleu
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.scoring import score, split_compounds
+from cape_fairseq.evaluation.bleu_by_length import bootstrap
+from cape_fairseq.evaluation.scoring import metric as score_metric
+from cape_fairseq.evaluation.scoring import score, signature, split_compounds
 
 OUTPUT = [
     "S-1\tsecond source",
@@ -43,6 +45,32 @@ def test_score_equals_sacrebleu(tmp_path):
     assert result["sentences"] == 2
     assert result["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert score(tmp_path / "out", tmp_path / "ref", None)[0][0] == "das ist gut ."
+
+
+CHINESE = ("我喜欢猫和狗，你呢？", "我喜欢猫和鸟，你呢？")
+
+
+def test_text_without_spaces_is_split_as_sacrebleu_does(tmp_path):
+    lines = [f"T-0\t{CHINESE[1]}", f"H-0\t-0.5\t{CHINESE[0]}", "P-0\t-0.1"]
+    (tmp_path / "out").write_text("\n".join(lines), encoding="utf-8")
+    expected = sacrebleu.corpus_bleu([CHINESE[0]], [[CHINESE[1]]], tokenize="zh").score
+    for language in ("zh", "zh_CN"):
+        result = score(tmp_path / "out", None, language)[1]
+        assert result["bleu"] == round(expected, 2) > 60
+        assert "tok:zh" in result["signature"]
+        assert signature(language) == result["signature"]
+    assert bootstrap([CHINESE[0]], [CHINESE[1]], 10, "zh").score == pytest.approx(expected)
+    assert score(tmp_path / "out", None, None)[1]["bleu"] == 0
+
+
+def test_a_missing_package_of_sacrebleu_is_named(monkeypatch):
+    class NeedsMore:
+        def __init__(self, trg_lang):
+            raise RuntimeError("install it\nor that")
+
+    monkeypatch.setattr("cape_fairseq.evaluation.scoring.BLEU", NeedsMore)
+    with pytest.raises(UserError, match=r"ja into words; pip install 'sacrebleu\[ja\]'"):
+        score_metric("ja")
 
 
 def multi_bleu(hypotheses, references) -> float:

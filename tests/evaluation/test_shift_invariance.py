@@ -43,6 +43,33 @@ def test_offset_0_is_the_model_itself_and_others_are_not(arch):
     assert (states(model, inputs, 100)[0][-1] - encoder[-1]).abs().max() > 1e-2
 
 
+def test_states_of_pre_normalized_layers_are_normalized_at_the_end():
+    model = build(
+        "shape_transformer_tiny", encoder_normalize_before=True, decoder_normalize_before=True
+    )
+    torch.manual_seed(2)
+    for side in (model.encoder, model.decoder):
+        torch.nn.init.uniform_(side.layer_norm.weight, 0.1, 3.0)
+    inputs = net_input()
+    encoder, decoder, _ = states(model, inputs, 0)
+    plain = model.encoder(inputs["src_tokens"])
+    torch.testing.assert_close(encoder[-1].transpose(0, 1), plain["encoder_out"][0])
+    features, _ = model.decoder(inputs["prev_output_tokens"], encoder_out=plain, features_only=True)
+    torch.testing.assert_close(decoder[-1], features)
+
+
+def test_random_positions_are_shifted_too():
+    """They are spaced as in translation, and all moved on."""
+    model = build("sinpos_transformer_tiny", position_augmentation="randpos", randpos_range=64)
+    inputs = net_input((6, 6))
+    first, moved = (states(model, inputs, offset)[0][0] for offset in (0, 40))
+    positions = 2 + (torch.arange(6.0) * 64 / 14).floor().expand(2, 6)
+    encode = model.encoder.embed_positions
+    torch.testing.assert_close(
+        moved - first, encode(positions + 40) - encode(positions), atol=1e-5, rtol=1e-4
+    )
+
+
 def test_shifted_states_are_those_of_shifted_positions():
     """The input of the first layer moves by exactly the difference of the sinusoids."""
     model = build("shape_transformer_tiny")

@@ -89,6 +89,14 @@ def test_an_update_has_the_papers_tokens_on_any_number_of_gpus(name, gpus, nodes
     assert words[words.index("--gpus") + 1 : words.index("--") : 2] == [str(gpus), str(nodes)]
 
 
+def test_short_to_long_is_of_dynamics_that_go_on():
+    """FLOATER, section 4.3: nothing is held where the texts of training ended, but in a row of its
+    own."""
+    rows = {row.name: row.options for row in find("floater_short_to_long").rows}
+    for name, beyond in (("floater", "continue"), ("floater-held", "hold")):
+        assert rows[name][rows[name].index("--floater-beyond") + 1] == beyond
+
+
 @pytest.mark.parametrize("name", ["shape_interpolate", "floater_short_to_long"])
 def test_translations_of_long_texts_are_not_cut(name):
     """fairseq stops at 200 tokens unless it is told otherwise."""

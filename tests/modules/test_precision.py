@@ -64,6 +64,29 @@ def test_attention_learns_in_float32_on_a_cpu(monkeypatch):
     assert set(seen) == {torch.bfloat16}
 
 
+@pytest.mark.parametrize("encoding", ["kerple", "t5", "fire"])
+def test_biases_of_scores_are_not_rounded_where_attention_is_float32(encoding, monkeypatch):
+    """What a model learns with is what the encoding computes, in float32, bit for bit."""
+    seen, computed = [], []
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def recorded(q, k, v, mask=None, *args, **more):
+        if mask is not None and mask.is_floating_point():
+            seen.append(mask.detach())
+        return attend(q, k, v, mask, *args, **more)
+
+    monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", recorded)
+    for kind in ("none", "bf16"):
+        torch.manual_seed(5)
+        scores(build(f"{encoding}_transformer_tiny", autocast=kind, dropout=0.0, **SMALL).train())
+        computed.append(seen.copy())
+        seen.clear()
+    exact, mixed = computed
+    assert len(exact) == len(mixed) > 0
+    assert all(torch.equal(a, b) for a, b in zip(exact, mixed, strict=True))
+    assert any(not torch.equal(mask, mask.bfloat16().float()) for mask in exact)
+
+
 @pytest.mark.parametrize("encoding", ["cape", "rope", "relpos", "floater"])
 def test_step_by_step_is_the_parallel_pass(encoding):
     model = build(f"{encoding}_transformer_tiny", autocast="bf16", **SMALL)

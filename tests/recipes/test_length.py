@@ -23,6 +23,29 @@ def test_text_to_table(tmp_path, forked_jobs):
     assert any(line.startswith("sinpos-mixed ") for line in printed.splitlines())
     log = (tmp_path / "out" / "sinpos-mixed" / "1" / "logs" / "training.log").read_text()
     assert "of 60 pairs are in" in log
+    assert "too long" in (tmp_path / "out" / "text" / "lengths.txt").read_text()
+    other = cape("lengths", *options, "--max-update", 3, check=False)
+    assert other.returncode == 1
+    assert "was made with other settings" in other.stderr  # a mean over two budgets means nothing
+
+
+def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
+    """The command lines; fairseq leaves out what is longer than it was told."""
+
+    def commands(*options):
+        rows = ("--rows", "abspos-tuned-mixed", "--seeds", 1)
+        return cape("lengths", *rows, *options, "--dry-run").stdout.splitlines()
+
+    usual, long = commands(), commands("--stack", 900)
+    assert not any("source-positions" in line for line in usual)
+    trainings = [line for line in long if " train-run " in line]
+    assert len(trainings) == 2
+    assert all("--max-target-positions 3600" in line for line in trainings)
+    assert any("--stack-max-tokens 1200" in line for line in trainings)
+    assert any("check-lengths" in line and "--longest 3600" in line for line in long)
+    for line in usual:
+        if line.startswith("fairseq-generate") and "--score-reference" not in line:
+            assert "--max-len-a 2 --max-len-b 200" in line
 
 
 @pytest.mark.parametrize(
@@ -33,6 +56,11 @@ def test_text_to_table(tmp_path, forked_jobs):
         (("--seeds", ""), 2, "argument --seeds: there is none; give at least one number"),
         (("--max-update", "many"), 2, "argument --max-update: many is not a whole number above 0"),
         (("--data", "/nowhere"), 1, "there is no folder /nowhere"),
+        (
+            ("--stack", "1600"),
+            1,
+            "--stack is 1,600, but at most 1,536: rows train on stacks a third",
+        ),
         (("--nonsense",), 2, "unrecognized arguments: --nonsense"),
     ],
 )

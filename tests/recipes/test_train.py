@@ -107,6 +107,11 @@ def test_long_text_comes_after_short_text(tmp_path):
     assert "train-run cape_transformer_tiny-long --parent cape_transformer_tiny/" in long
     assert "--max-update 30" in long
     assert "--stack-max-tokens 50 --stack-from-epoch 1" in long
+    assert "source-positions" not in printed
+    printed = cape("train", *words, "--long", 1100, "--dry-run").stdout
+    trainings = [line for line in printed.splitlines() if " train-run " in line]
+    assert all("--max-source-positions 1102" in line for line in trainings)  # and two marks
+    printed = cape("train", *words, *options).stdout
     assert "compare cape_transformer_tiny/results.json cape_transformer_tiny-long/" in printed
     printed = cape("train", *words, *options, "--", "--lr", "5e-4", "--warmup-updates", 4000).stdout
     short, long = (line for line in printed.splitlines() if " train-run " in line)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
-from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.jobs import Job, Plan, command, last_of
 from cape_fairseq.experiments.recipes import length_rows
 from cape_fairseq.experiments.recipes.length_rows import Row
 from cape_fairseq.experiments.recipes.settings import (
+    LONGEST,
     NOT_CUT,
     OWN,
     QUICK,
     QUICK_STACK,
     QUICK_UPDATES,
     TUNING,
+    positions,
     splits,
     stacks,
 )
@@ -56,6 +59,16 @@ class Lengths:
         """Of a stack that is tested on, and that rows which are mixed from the begin train on."""
         return self.stack or (300 if self.data else QUICK_STACK)
 
+    @property
+    def longest(self) -> int:
+        """Tokens that models take: stacks of training fit, and those of the test, on both sides."""
+        return LONGEST if 3 * self.tokens < LONGEST else 4 * self.tokens
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of fairseq-train, for all rows."""
+        return (*(OWN if self.data else QUICK), *positions(self.longest))
+
 
 def rows(wanted: Lengths) -> dict[str, Row]:
     """All rows by name, as the wanted sizes make them."""
@@ -75,16 +88,43 @@ def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
 def jobs(plan: Plan, wanted: Lengths) -> str:
     """All jobs -> what identifies the data."""
     names = length_rows.chosen(rows(wanted), wanted.rows)
+    check_stack(wanted)
     text, settings = data(plan, wanted)
+    text = checked(plan, wanted, text)
     found = []
     for seed in wanted.seeds:
         for name in names:
             model = trained(plan, wanted, text, name, seed)
-            found.append(test(plan, model, text, wanted.tokens))
+            found.append(test(plan, model, text, wanted))
     words = command("cape-fairseq", "length", ".", "--output", "length")
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
     plan.shown.append("length.txt")
-    return settings
+    return f"{settings}, {wanted.updates}+{wanted.further} updates"
+
+
+def check_stack(wanted: Lengths) -> None:
+    """
+    Raises:
+        UserError: the stacks of training are larger than a batch.
+    """
+    batch = last_of(wanted.options, "--max-tokens")
+    most = batch * 3 // 4
+    if wanted.tokens > most:
+        raise UserError(
+            f"--stack is {wanted.tokens:,}, but at most {most:,}: rows train on stacks a third "
+            f"longer, and batches have {batch:,} tokens"
+        )
+
+
+def checked(plan: Plan, wanted: Lengths, text: Text) -> Text:
+    """The text once its lengths are known to be right, before anything is trained."""
+    ready = "text/lengths.txt"
+    words = command(
+        *("cape-fairseq", "check-lengths", text.folder, text.languages),
+        *("--stack", wanted.tokens, "--longest", wanted.longest),
+    )
+    plan.add(Job("text/lengths", (words,), (text.ready,), (ready,), stdout=ready))
+    return replace(text, ready=ready)
 
 
 def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Model:
@@ -95,19 +135,21 @@ def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Mo
         parent = trained(plan, wanted, text, row.parent, seed)
         limit = command("--max-update", wanted.further, TUNING)
     options = command(
-        *("--arch", f"{row.model}_transformer_tiny", OWN if wanted.data else QUICK),
+        *("--arch", f"{row.model}_transformer_tiny", wanted.options),
         *(row.options, limit, "--seed", seed),
     )
     return steps.train(plan, f"{name}/{seed}", text, options, parent)
 
 
-def test(plan: Plan, model: Model, text: Text, tokens: int) -> str:
+def test(plan: Plan, model: Model, text: Text, wanted: Lengths) -> str:
     """Translate sentences and stacks with a model, score stacks -> length.json."""
-    run, long = model.run, command("--beam", 4, stacks(tokens), NOT_CUT)
+    run, long = model.run, stacks(wanted.tokens)
+    beam = command("--beam", 4, NOT_CUT)
+    room = positions(wanted.longest)
     outputs = (
-        steps.translate(plan, model, text, "test", "test"),
-        steps.translate(plan, model, text, "test", "stacks", long),
-        steps.score_references(plan, model, text, "test", "score_stacks", stacks(tokens)),
+        steps.translate(plan, model, text, "test", "test", command(beam, room)),
+        steps.translate(plan, model, text, "test", "stacks", command(beam, long)),
+        steps.score_references(plan, model, text, "test", "score_stacks", long),
     )
     result = f"{run}/length.json"
     words = command("cape-fairseq", "length-run", run, "--language", text.target)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cape_fairseq.data.parallel import check_pair
 from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.scoring import metric
 from cape_fairseq.experiments.corpora import raw_file
 
 TINY = (
@@ -27,6 +28,15 @@ TUNING = ("--lr", "2e-3", "--warmup-updates", "100")
 PLAIN_SOURCE = ("--source-scale", "1", "--source-bos", "off")
 # Stacks of up to 2 x source + 200 tokens are not cut.
 NOT_CUT = ("--max-len-a", "2", "--max-len-b", "200")
+LONGEST = 1024  # tokens that fairseq's models take where nothing else is said
+
+
+def positions(longest: int) -> tuple[str, ...]:
+    """Let models take texts of so many tokens: fairseq leaves out longer ones in training, and a
+    learned table (abspos) has as many rows."""
+    most = str(longest)
+    given = ("--max-source-positions", most, "--max-target-positions", most)
+    return given if longest > LONGEST else ()
 
 
 def mixed(tokens: int, from_epoch: int, share: float = 0.5) -> tuple[str, ...]:
@@ -55,8 +65,10 @@ def splits(
         names: of the files, by train, valid and the test sets' names.
 
     Raises:
-        UserError: a file is missing, not UTF-8, has an empty line, or sides are unequal.
+        UserError: a file is missing, not UTF-8, has an empty line, or sides are unequal; sacreBLEU
+            needs a package for the language.
     """
+    metric(target)
     if not data.is_dir():
         first = next(iter(names.values()))
         raise UserError(

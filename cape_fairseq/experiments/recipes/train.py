@@ -11,8 +11,18 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.recipes.settings import OWN, TINY, TUNING, mixed, splits
+from cape_fairseq.experiments.recipes.settings import (
+    NOT_CUT,
+    OWN,
+    TINY,
+    TUNING,
+    mixed,
+    positions,
+    splits,
+)
 from cape_fairseq.experiments.steps import Model
+
+MARKS = 2  # of a text: begin and end of sentence
 
 
 @dataclass(frozen=True)
@@ -68,11 +78,12 @@ class Training:
 
     def stages(self) -> tuple[Training, ...]:
         """What is trained, one after another: short text is learned first, and alone."""
+        own = (*positions(self.long + MARKS), *self.more)
         if not self.long or self.long_from_epoch or self.parent:
-            return (self,)
+            return (replace(self, more=own),)
         further = max(1, self.max_update // 3)
-        more = (*self.more, *tuning(self.more), "--max-update", str(further))
-        return replace(self, long=0), replace(
+        more = (*own, *tuning(self.more), "--max-update", str(further))
+        return replace(self, long=0, more=own), replace(
             self, name=f"{self.run}-long", parent=self.run, max_update=further, more=more
         )
 
@@ -109,7 +120,8 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     for stage in wanted.stages():
         parent = stage.started_from()
         model = steps.train(plan, stage.run, text, stage.options(), parent, gpus=gpus)
-        output = steps.translate(plan, model, text, "test", wanted.test)
+        beam = command("--beam", 4, NOT_CUT)
+        output = steps.translate(plan, model, text, "test", wanted.test, beam)
         results.append(steps.score(plan, model, known, [wanted.test], [output]))
     table = f"{wanted.run}/table.txt"
     words = command("cape-fairseq", "compare", results)
