@@ -57,15 +57,15 @@ def longest(number_or_data: str | None) -> int | None:
     """
     if number_or_data is None or number_or_data.isdecimal():
         return number_or_data and int(number_or_data)
-    from fairseq.data import indexed_dataset  # slow to import
+    from cape_fairseq.models.source_scale import side_sizes  # slow to import
 
-    if not indexed_dataset.dataset_exists(number_or_data, impl="mmap"):
+    try:
+        return int(side_sizes(number_or_data, raw=False).max()) - 1
+    except ValueError:
         raise UserError(
             f"--train-length: {number_or_data} is neither a number nor a data set of "
             "fairseq-preprocess"
-        )
-    dataset = indexed_dataset.make_dataset(number_or_data, impl="mmap")  # its sizes die with it
-    return int(dataset.sizes.max()) - 1
+        ) from None
 
 
 def add_bleu(parser: ArgumentParser) -> None:
@@ -97,13 +97,15 @@ def bleu_by_length(args: Namespace) -> Found:
 def add_output_length(parser: ArgumentParser) -> None:
     parser.add_argument("systems", nargs="+", metavar="NAME=FILE")
     parser.add_argument("--separator", help="token between sentences, or at their end (none)")
+    parser.add_argument("--language", help="count words as BLEU in this language does (by spaces)")
     add_output(parser, "output_length", ".json")
 
 
 def output_length(args: Namespace) -> Found:
     from cape_fairseq.evaluation import output_length as tool
 
-    return write_outputs(args, tool, tool.measure(one_each(args.systems), args.separator))
+    result = tool.measure(one_each(args.systems), args.separator, args.language)
+    return write_outputs(args, tool, result)
 
 
 def add_swap(parser: ArgumentParser) -> None:

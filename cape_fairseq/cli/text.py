@@ -36,34 +36,20 @@ def check(args: Namespace) -> Found:
 
 def add_lengths(parser: ArgumentParser) -> None:
     parser.add_argument("data_bin", type=Path, metavar="DATA-BIN")
-    parser.add_argument("--source-lang", required=True)
-    parser.add_argument("--target-lang", required=True)
-    parser.add_argument(
-        "--stack", type=positive, default=300, help="tokens of a stack of test text (300)"
-    )
+    parser.add_argument("--source-lang", required=True, metavar="LANG")
+    parser.add_argument("--target-lang", required=True, metavar="LANG")
     parser.add_argument(
         "--longest", type=positive, default=1024, help="tokens that models take (1024)"
     )
+    parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
 
 
 def check_lengths(args: Namespace) -> Found:
-    from cape_fairseq.evaluation import text_lengths
-    from cape_fairseq.evaluation.rows import Rows
+    from cape_fairseq.evaluation import text_lengths as tool
 
     languages = args.source_lang, args.target_lang
-    found = text_lengths.check(args.data_bin, *languages, args.stack, args.longest)
-    lines = [
-        [
-            split,
-            f"{sizes.shape[1]:,}",
-            *(f"{int((side - 1).sum()):,}" for side in sizes),
-            f"{int(sizes.max()) - 1:,}",
-            f"{int((sizes.max(0) > args.longest).sum()):,}",
-        ]
-        for split, sizes in found.items()
-    ]
-    titles = ["split", "pairs", *(f"subwords, {name}" for name in languages), "longest", "too long"]
-    return Found([Rows(titles, lines, ["fairseq leaves out what is too long for a model."])])
+    result = tool.measure(args.data_bin, languages, args.longest, args.stack)
+    return Found([tool.rows(result)], result)
 
 
 def add_tokenize(parser: ArgumentParser) -> None:

@@ -166,8 +166,9 @@ def p_cell(ours: Sequence[float], theirs: Sequence[float]) -> str:
     p = significance(ours, theirs)
     if p is None:
         return "-"
-    side = "above" if statistics.mean(ours) > statistics.mean(theirs) else "below"
-    return f"{'< 0.001' if p < 0.001 else f'{p:.3f}'}, {side}"
+    gained = statistics.mean(ours) - statistics.mean(theirs)
+    side = ", above" if gained > 0 else ", below" if gained < 0 else ""
+    return ("< 0.001" if p < 0.001 else f"{p:.3f}") + side
 
 
 def rows(result: dict[str, Any]) -> Rows:

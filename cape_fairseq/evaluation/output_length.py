@@ -11,17 +11,20 @@ import numpy as np
 from cape_fairseq.data.segmentation import join_subwords
 from cape_fairseq.evaluation.generated import Sentence, read_generated
 from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.evaluation.scoring import check_references, words
+from cape_fairseq.evaluation.scoring import check_references, splitter
 
 SHORT, LONG = 0.8, 1.25  # length / reference: below it stops early, above it goes on and on
 
 
-def measure(files: dict[str, Path], separator: str | None = None) -> dict[str, Any]:
+def measure(
+    files: dict[str, Path], separator: str | None = None, language: str | None = None
+) -> dict[str, Any]:
     """Lengths of the translations of systems, in words.
 
     Args:
         files: outputs of fairseq-generate, by system.
         separator: a token that stands between sentences (or at their end) on the target side.
+        language: of the target; where it has no spaces between words, sacreBLEU finds them.
 
     Returns:
         by system: ``ratio`` of all words to the references', the shares of texts that are ``short``
@@ -35,7 +38,7 @@ def measure(files: dict[str, Path], separator: str | None = None) -> dict[str, A
     for name, path in files.items():
         sentences = read_generated(path)
         check_references(sentences, name)
-        found[name] = of_one(sentences, () if separator is None else (separator,))
+        found[name] = of_one(sentences, () if separator is None else (separator,), language)
     return {"separator": separator, "short": SHORT, "long": LONG, "systems": found}
 
 
@@ -43,7 +46,7 @@ def of_one(
     sentences: list[Sentence], separators: Collection[str], language: str | None = None
 ) -> dict[str, float | int | None]:
     """Lengths of one system's translations; nothing is ``kept`` where no separators are given."""
-    split = words(language)
+    split = splitter(language)
     sides = [
         [split(join_subwords(text)) for text in texts]
         for texts in (

@@ -110,7 +110,7 @@ def measure(
     Args:
         run: a folder with logs/training.log, checkpoints, and SUBSET.out for each test set.
         tests: test sets and their detokenized references; None takes those in SUBSET.out.
-        language: detokenize by this language's rules.
+        language: detokenize by this language's rules, and score as it is scored.
         checkpoint: which one translated, ``best`` or ``average``.
         tokenized: also score the tokenized text.
         separator: also score without this token, which stands between sentences.

@@ -23,12 +23,12 @@ def metric(language: str | None = None) -> BLEU:
     Raises:
         UserError: it needs a package for that.
     """
+    name = re.split("[-_]", language or "")[0].lower()
     try:
-        return BLEU(trg_lang=re.split("[-_]", language or "")[0])
+        return BLEU(trg_lang=name)
     except RuntimeError:
         raise UserError(
-            f"sacreBLEU needs a package to split {language} into words; pip install "
-            f"'sacrebleu[{language}]'"
+            f"sacreBLEU needs a package to split {name} into words; pip install 'sacrebleu[{name}]'"
         ) from None
 
 
@@ -39,7 +39,7 @@ def signature(language: str | None = None) -> str:
     return str(found.get_signature())
 
 
-def words(language: str | None = None) -> Callable[[str], list[str]]:
+def splitter(language: str | None = None) -> Callable[[str], list[str]]:
     """What splits a text into words: spaces, or sacreBLEU where a language has none."""
     found = metric(language)
     if found.tokenizer.signature() == BLEU.TOKENIZER_DEFAULT:

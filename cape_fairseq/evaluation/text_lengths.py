@@ -1,64 +1,104 @@
-"""How long the pairs of binarized data are, and whether a table of lengths can be made of them."""
+"""How long the texts of binarized data are, and whether models take them, and stacks of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from cape_fairseq.data.stacking import Rules, stacks
 from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.rows import Rows
+from cape_fairseq.models.source_scale import side_sizes
 
 SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 
 
-def sizes(data_bin: Path, split: str, source: str, target: str) -> np.ndarray:
-    """Tokens of both sides of a split, end marks counted: [2, pairs].
-
-    Raises:
-        UserError: there is no such split.
-    """
-    from fairseq.data import indexed_dataset  # slow to import
-
-    found = []
-    for language in (source, target):
-        prefix = str(data_bin / f"{split}.{source}-{target}.{language}")
-        if not indexed_dataset.dataset_exists(prefix, impl="mmap"):
-            raise UserError(f"there is no {prefix}; is it a folder of fairseq-preprocess?")
-        dataset = indexed_dataset.make_dataset(prefix, impl="mmap")
-        found.append(np.array(dataset.sizes))  # a copy: they die with it
-    return np.stack(found)
-
-
-def check(
-    data_bin: Path, source: str, target: str, stack: int, longest: int
-) -> dict[str, np.ndarray]:
-    """Check that models can be trained on these data and tested on stacks of their test set.
+def measure(
+    data_bin: Path, languages: tuple[str, str], longest: int, stack: int | None = None
+) -> dict[str, Any]:
+    """Count pairs and tokens, and check that models take all but training pairs, of which fairseq
+    leaves out the longer ones.
 
     Args:
-        stack: target tokens of a stack, without an end mark.
-        longest: tokens that models take, end marks counted; fairseq leaves out longer training
-            pairs.
+        languages: source and target.
+        longest: tokens that models take, end marks counted.
+        stack: target tokens of a stack of test text at least, end marks not counted.
 
     Returns:
-        what :func:`sizes` finds, by split.
+        by split: ``pairs``, ``tokens`` of both sides, ``longest`` text of either side, end marks
+        not counted, and how many pairs are ``too_long``; with ``stack`` the same of ``stacks``.
 
     Raises:
-        UserError: another pair is longer, or the test set is shorter than a stack.
+        UserError: a split is missing; a pair or a stack is too long; there is no stack.
     """
-    found = {split: sizes(data_bin, split, source, target) for split in SPLITS}
+    found = {split: sizes(data_bin, split, languages) for split in SPLITS}
     for split in ("valid", "test"):
-        tokens = found[split].max(0)
-        over = np.flatnonzero(tokens > longest)
-        if len(over):
+        refuse_long(found[split], longest, f"line {{:,}} of the {SPLITS[split]} set")
+    if stack is not None:
+        found["stacks"] = stacked(found["test"], stack)
+        if not found["stacks"].size:
             raise UserError(
-                f"line {over[0] + 1:,} of the {SPLITS[split]} set has {tokens[over[0]] - 1:,} "
-                f"subwords, and models take {longest - 1:,}; split it, or leave it out "
-                f"({len(over):,} such in all)"
+                f"the test set has {found['test'][1].sum():,} subwords in {languages[1]}, and a "
+                f"stack is to have {stack:,}; give a smaller --stack, or a longer test set"
             )
-    tokens = int((found["test"][1] - 1).sum())
-    if tokens < stack:
+        refuse_long(found["stacks"], longest, "stack {:,} of the test set")
+    return {"languages": languages, "texts": {k: summary(v, longest) for k, v in found.items()}}
+
+
+def sizes(data_bin: Path, split: str, languages: tuple[str, str]) -> np.ndarray:
+    """Tokens of both sides of a split, end marks not counted: [2, pairs].
+
+    Raises:
+        UserError: there is no such split, or its sides are unequal.
+    """
+    prefix = data_bin / f"{split}.{'-'.join(languages)}"
+    try:
+        sides = [side_sizes(f"{prefix}.{language}", raw=False) - 1 for language in languages]
+    except ValueError:
+        raise UserError(f"there is no {prefix}; is it a folder of fairseq-preprocess?") from None
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(f"{prefix} has {len(sides[0]):,} sources and {len(sides[1]):,} targets")
+    return np.stack(sides)
+
+
+def stacked(tokens: np.ndarray, least: int) -> np.ndarray:
+    """Tokens [2, pairs] of pairs -> [2, stacks] of their stacks, as the task joins them."""
+    sides = [lambda number, *_, side=side: [0] * side[number] for side in tokens.tolist()]
+    joined = stacks(tokens.shape[1], *sides, Rules(min_tokens=least))
+    counts = [(len(stack.source), len(stack.target)) for stack in joined]
+    return np.array(counts, dtype=int).reshape(-1, 2).T
+
+
+def refuse_long(tokens: np.ndarray, longest: int, name: str) -> None:
+    """
+    Raises:
+        UserError: naming the first text of [2, texts] that models do not take.
+    """
+    longer = tokens.max(0)
+    over = np.flatnonzero(longer >= longest)
+    if len(over):
         raise UserError(
-            f"the test set has {tokens:,} subwords in {target}, and a stack is to have {stack:,}; "
-            "give a smaller --stack, or a longer test set"
+            f"{name.format(over[0] + 1)} has {longer[over[0]]:,} subwords, and models take "
+            f"{longest - 1:,}; split it, or leave it out ({len(over):,} such in all)"
         )
-    return found
+
+
+def summary(tokens: np.ndarray, longest: int) -> dict[str, Any]:
+    return {
+        "pairs": tokens.shape[1],
+        "tokens": tokens.sum(1).tolist(),
+        "longest": int(tokens.max()),
+        "too_long": int((tokens.max(0) >= longest).sum()),
+    }
+
+
+def rows(result: dict[str, Any]) -> Rows:
+    sides = [f"subwords, {language}" for language in result["languages"]]
+    lines = [
+        [name, *(f"{n:,}" for n in (v["pairs"], *v["tokens"], v["longest"], v["too_long"]))]
+        for name, v in result["texts"].items()
+    ]
+    notes = ["fairseq leaves out what is too long for a model."]
+    return Rows(["texts", "pairs", *sides, "longest", "too long"], lines, notes)

@@ -154,6 +154,23 @@ def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, me
     return Text("data-bin", ready, source, target, references, "text/codes")
 
 
+def checked(plan: Plan, text: Text, longest: int, stack: int | None = None) -> Text:
+    """The text once its lengths are known to be right, before anything is trained.
+
+    Args:
+        longest: tokens that models take.
+        stack: target tokens of a stack of the test set.
+    """
+    ready = "text/lengths.txt"
+    stacks = ("--stack", stack) if stack else ()
+    words = command(
+        *("cape-fairseq", "check-lengths", text.folder, text.languages),
+        *("--longest", longest, stacks),
+    )
+    plan.add(Job("text/lengths", (words,), (text.ready,), (ready,), stdout=ready))
+    return replace(text, ready=ready)
+
+
 def raw_file(prefix: str, lang: str) -> str:
     """PREFIX.LANG, or the gzipped one if only that is there."""
     plain, packed = f"{prefix}.{lang}", f"{prefix}.{lang}.gz"

@@ -128,6 +128,13 @@ def command(*words: object) -> Command:
 
 
 def last_of(words: Sequence[str], option: str) -> int | None:
-    """The number that an option has where it comes last, as argparse takes it."""
+    """The number that an option has where it comes last, as argparse takes it.
+
+    Raises:
+        UserError: it is none.
+    """
     values = [value for word, value in itertools.pairwise(words) if word == option]
-    return int(values[-1]) if values else None
+    try:
+        return int(values[-1]) if values else None
+    except ValueError:
+        raise UserError(f"{option} is {values[-1]}, but it must be a whole number") from None

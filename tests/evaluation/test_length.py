@@ -132,6 +132,7 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
     write(tmp_path, "alibi", 2, updates=1200)
     for seed in range(3):
         write(tmp_path, "nopos", seed, bleu=1.0 + seed / 100, stack_bleu=0.1)
+        write(tmp_path, "fire", seed, bleu=theirs[seed])
     table = rows(measure(tmp_path))
     lines = {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
     half = 4.302653 * statistics.stdev(ours) / math.sqrt(3)
@@ -139,6 +140,7 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
     expected = stats.ttest_ind(ours, theirs, equal_var=False).pvalue
     assert lines["cape"]["p, BLEU and sinpos"] == f"{expected:.3f}, above"
     assert lines["nopos"]["p, BLEU and sinpos"] == "< 0.001, below"
+    assert lines["fire"]["p, BLEU and sinpos"] == "1.000"
     assert lines["alibi"]["updates"] == "100 / 1,200"
     assert lines["split, translate, join"]["BLEU stacks"].startswith("10.00 ± ")
     assert lines["split, translate, join"]["by sentence"] == "-"

@@ -54,7 +54,7 @@ def test_text_without_spaces_is_split_as_sacrebleu_does(tmp_path):
     lines = [f"T-0\t{CHINESE[1]}", f"H-0\t-0.5\t{CHINESE[0]}", "P-0\t-0.1"]
     (tmp_path / "out").write_text("\n".join(lines), encoding="utf-8")
     expected = sacrebleu.corpus_bleu([CHINESE[0]], [[CHINESE[1]]], tokenize="zh").score
-    for language in ("zh", "zh_CN"):
+    for language in ("zh", "zh_CN", "ZH"):
         result = score(tmp_path / "out", None, language)[1]
         assert result["bleu"] == round(expected, 2) > 60
         assert "tok:zh" in result["signature"]
@@ -70,7 +70,7 @@ def test_a_missing_package_of_sacrebleu_is_named(monkeypatch):
 
     monkeypatch.setattr("cape_fairseq.evaluation.scoring.BLEU", NeedsMore)
     with pytest.raises(UserError, match=r"ja into words; pip install 'sacrebleu\[ja\]'"):
-        score_metric("ja")
+        score_metric("ja_JP")
 
 
 def multi_bleu(hypotheses, references) -> float:

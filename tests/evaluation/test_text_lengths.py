@@ -4,46 +4,86 @@ import numpy as np
 import pytest
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.text_lengths import check, sizes
+from cape_fairseq.evaluation.text_lengths import measure
 from tests.support import cape
 
 
 def tokens(data_bin, split, language):
-    """Words of the text that the data were made from, and an end mark, line by line."""
+    """Words of the text that the data were made from, line by line."""
     text = (data_bin.parent / f"{split}.{language}").read_text(encoding="utf-8")
-    return [len(line.split()) + 1 for line in text.splitlines()]
+    return [len(line.split()) for line in text.splitlines()]
 
 
-def test_sizes_are_those_of_the_text(data_bin):
-    for split in ("train", "valid", "test"):
-        found = sizes(data_bin, split, "en", "de")
-        assert found.tolist() == [tokens(data_bin, split, language) for language in ("en", "de")]
+def test_texts_are_counted_as_they_are(data_bin):
+    found = measure(data_bin, ("en", "de"), 100)["texts"]
+    assert list(found) == ["train", "valid", "test"]
+    for split, counted in found.items():
+        sides = [tokens(data_bin, split, language) for language in ("en", "de")]
+        assert counted["pairs"] == len(sides[0])
+        assert counted["tokens"] == [sum(side) for side in sides]
+        assert counted["longest"] == max(map(max, sides))
+        assert counted["too_long"] == 0
 
 
-def test_what_is_long_enough_and_not_too_long_is_counted(data_bin):
-    stack = sum(tokens(data_bin, "test", "de")) - 12
-    both = [tokens(data_bin, split, lang) for split in ("valid", "test") for lang in ("en", "de")]
-    longest = max(map(max, both))
-    found = check(data_bin, "en", "de", stack, longest)
-    assert {split: sides.shape[1] for split, sides in found.items()} == {
-        "train": 300,
-        "valid": 30,
-        "test": 12,
-    }
-    with pytest.raises(UserError, match=rf"has {stack:,} subwords in de, and a stack is to have"):
-        check(data_bin, "en", "de", stack + 1, longest)
+def test_stacks_are_those_of_the_task(data_bin):
+    """Joined one by one, until the target is long enough; a rest at the end does not count."""
+    sides = [tokens(data_bin, "test", language) for language in ("en", "de")]
+    sums, open_stack = [], [0, 0]
+    for pair in zip(*sides, strict=True):
+        open_stack = [a + b for a, b in zip(open_stack, pair, strict=True)]
+        if open_stack[1] >= 30:
+            sums.append(open_stack)
+            open_stack = [0, 0]
+    found = measure(data_bin, ("en", "de"), 100, 30)["texts"]["stacks"]
+    assert found["pairs"] == len(sums) > 1
+    assert found["tokens"] == [sum(side) for side in zip(*sums, strict=True)]
+    assert found["longest"] == max(map(max, sums))
+    longest = found["longest"]
+    measure(data_bin, ("en", "de"), longest + 1, 30)  # an end mark
+    with pytest.raises(UserError, match=rf"stack \d+ of the test set has {longest} subwords"):
+        measure(data_bin, ("en", "de"), longest, 30)
+
+
+def test_a_test_set_without_a_stack_is_refused(data_bin):
+    whole = sum(tokens(data_bin, "test", "de"))
+    assert measure(data_bin, ("en", "de"), 1000, whole)["texts"]["stacks"]["pairs"] == 1
+    message = rf"has {whole:,} subwords in de, and a stack is to have {whole + 1:,}; give a smaller"
+    with pytest.raises(UserError, match=message):
+        measure(data_bin, ("en", "de"), 1000, whole + 1)
 
 
 def test_the_first_line_that_is_too_long_is_named(data_bin):
     longer = np.maximum(*(tokens(data_bin, "valid", language) for language in ("en", "de")))
-    limit = int(longer.max()) - 1
-    over = np.flatnonzero(longer > limit)
+    limit = int(longer.max())
+    over = np.flatnonzero(longer >= limit)
     message = (
         rf"line {over[0] + 1} of the validation set has {limit} subwords, and models take "
         rf"{limit - 1}; split it, or leave it out \({len(over)} such"
     )
     with pytest.raises(UserError, match=message):
-        check(data_bin, "en", "de", 10, limit)
+        measure(data_bin, ("en", "de"), limit)
+
+
+def test_too_long_training_pairs_are_only_counted(data_bin, tmp_path):
+    """The other splits are copies of the test set here, which has shorter texts."""
+    for path in data_bin.iterdir():
+        own = path.name.replace("valid.", "test.")
+        (tmp_path / path.name).write_bytes((data_bin / own).read_bytes())
+    limit = max(max(tokens(data_bin, "test", language)) for language in ("en", "de")) + 1
+    longer = np.maximum(*(tokens(data_bin, "train", language) for language in ("en", "de")))
+    assert (longer >= limit).any()
+    found = measure(tmp_path, ("en", "de"), limit)["texts"]["train"]
+    assert found["too_long"] == (longer >= limit).sum()
+
+
+def test_unequal_sides_are_refused(data_bin, tmp_path):
+    for path in data_bin.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    for kind in ("bin", "idx"):
+        other = data_bin / f"test.en-de.en.{kind}"
+        (tmp_path / f"valid.en-de.en.{kind}").write_bytes(other.read_bytes())
+    with pytest.raises(UserError, match="has 12 sources and 30 targets"):
+        measure(tmp_path, ("en", "de"), 100)
 
 
 def test_the_command_prints_a_table_or_one_sentence(data_bin):
@@ -51,7 +91,7 @@ def test_the_command_prints_a_table_or_one_sentence(data_bin):
     lines = cape("check-lengths", data_bin, *options).stdout.splitlines()
     train = max(max(tokens(data_bin, "train", language)) for language in ("en", "de"))
     row = next(line.split() for line in lines if line.startswith("train"))
-    assert (row[1], row[4], row[5]) == ("300", str(train - 1), "0")
+    assert (row[1], row[4], row[5]) == ("300", str(train), "0")
     for folder, more, words in (
         (data_bin, ("--stack", 5000), "give a smaller --stack, or a longer test set"),
         (data_bin.parent, (), "is it a folder of fairseq-preprocess?"),

@@ -40,9 +40,12 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
     assert not any("source-positions" in line for line in usual)
     trainings = [line for line in long if " train-run " in line]
     assert len(trainings) == 2
-    assert all("--max-target-positions 3600" in line for line in trainings)
+    assert all("--max-target-positions 2048" in line for line in trainings)  # as a batch
     assert any("--stack-max-tokens 1200" in line for line in trainings)
-    assert any("check-lengths" in line and "--longest 3600" in line for line in long)
+    assert any("check-lengths" in line and "--longest 2048" in line for line in long)
+    sentences = [line for line in long if line.endswith("/test.out")]
+    assert sentences
+    assert all("--max-source-positions 2048" in line for line in sentences)
     for line in usual:
         if line.startswith("fairseq-generate") and "--score-reference" not in line:
             assert "--max-len-a 2 --max-len-b 200" in line
@@ -57,9 +60,9 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
         (("--max-update", "many"), 2, "argument --max-update: many is not a whole number above 0"),
         (("--data", "/nowhere"), 1, "there is no folder /nowhere"),
         (
-            ("--stack", "1600"),
+            ("--stack", "1536"),
             1,
-            "--stack is 1,600, but at most 1,536: rows train on stacks a third",
+            "--stack 1536 makes stacks of up to 2,048 tokens and an end mark",
         ),
         (("--nonsense",), 2, "unrecognized arguments: --nonsense"),
     ],

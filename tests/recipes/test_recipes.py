@@ -62,7 +62,7 @@ def test_text_to_results(undisturbed):
     assert results["training"]["task.data"] == "data-bin"  # a folder that can be moved
     assert len((run_folder / "test_2016_flickr.txt").read_text().splitlines()) == 4
     assert "BLEU test_2016_flickr" in printed.stdout
-    assert "[7/9] cape_transformer_tiny/test_2016_flickr: done in" in printed.stderr
+    assert "[8/10] cape_transformer_tiny/test_2016_flickr: done in" in printed.stderr
     other = recipe(folder, "--bpe", "80", "--max-update", "9", check=False)
     assert other.returncode == 1
     assert "was made with other settings" in other.stderr
@@ -93,7 +93,7 @@ def wait_for(path, words, process):
 
 
 def test_a_full_disk_signals_and_a_second_start_change_nothing(undisturbed):
-    """The same recipe, hindered in every way, comes to the same results bit for bit."""
+    """The same training, hindered in every way, comes to the same results bit for bit."""
     folder = undisturbed[0]
     expected = outcome(folder)
     run_folder = folder / "out" / "cape_transformer_tiny"

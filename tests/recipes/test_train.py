@@ -40,9 +40,33 @@ def test_bad_text_is_one_sentence_and_nothing_written(tmp_path, kind, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
+    """And the first training stays what it is without them, but for the length of a table."""
+    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+
+    def trainings(*more):
+        words = [str(word) for word in command_line(tmp_path)[2:]]
+        lines = cape("train", *words, *more, "--dry-run").stdout.splitlines()
+        assert any("check-lengths data-bin" in line for line in lines)
+        translated = [line for line in lines if line.startswith("fairseq-generate")]
+        assert all("--max-len-a 2 --max-len-b 200" in line for line in translated)
+        return [line for line in lines if " train-run " in line]
+
+    (plain,) = trainings()
+    short, long = trainings("--long", 1100)
+    assert short == plain
+    assert "--max-source-positions 1101 --max-target-positions 1101" in long
+    for line in trainings("--arch", "abspos_transformer_tiny", "--long", 1100):
+        assert "--max-source-positions 1101" in line
+    (line,) = trainings("--long", 1100, "--long-from-epoch", 2)
+    assert "--max-source-positions 1101" in line
+
+
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
+        (["--long", "4096"], 1, "--long 4096 makes stacks of up to 4,096 tokens and an end mark"),
+        (["--", "--max-source-positions", "x"], 1, "is x, but it must be a whole number"),
         (["--bpe", "many"], 2, "argument --bpe: many is not a whole number above 0"),
         (["--max-update", "-5"], 2, "argument --max-update: -5 is not a whole number above 0"),
         (["--max-update", "0"], 2, "argument --max-update: 0 is not a whole number above 0"),
@@ -108,10 +132,6 @@ def test_long_text_comes_after_short_text(tmp_path):
     assert "--max-update 30" in long
     assert "--stack-max-tokens 50 --stack-from-epoch 1" in long
     assert "source-positions" not in printed
-    printed = cape("train", *words, "--long", 1100, "--dry-run").stdout
-    trainings = [line for line in printed.splitlines() if " train-run " in line]
-    assert all("--max-source-positions 1102" in line for line in trainings)  # and two marks
-    printed = cape("train", *words, *options).stdout
     assert "compare cape_transformer_tiny/results.json cape_transformer_tiny-long/" in printed
     printed = cape("train", *words, *options, "--", "--lr", "5e-4", "--warmup-updates", 4000).stdout
     short, long = (line for line in printed.splitlines() if " train-run " in line)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command, last_of
 from cape_fairseq.experiments.recipes import length_rows
@@ -18,6 +17,8 @@ from cape_fairseq.experiments.recipes.settings import (
     QUICK_STACK,
     QUICK_UPDATES,
     TUNING,
+    check_stacks,
+    longest,
     positions,
     splits,
     stacks,
@@ -60,14 +61,11 @@ class Lengths:
         return self.stack or (300 if self.data else QUICK_STACK)
 
     @property
-    def longest(self) -> int:
-        """Tokens that models take: stacks of training fit, and those of the test, on both sides."""
-        return LONGEST if 3 * self.tokens < LONGEST else 4 * self.tokens
-
-    @property
     def options(self) -> tuple[str, ...]:
-        """Of fairseq-train, for all rows."""
-        return (*(OWN if self.data else QUICK), *positions(self.longest))
+        """Of fairseq-train, for all rows: they take the stacks of training, and of the test."""
+        own = OWN if self.data else QUICK
+        most = min(4 * self.tokens, last_of(own, "--max-tokens"))
+        return (*own, *(positions(most) if 3 * self.tokens >= LONGEST else ()))
 
 
 def rows(wanted: Lengths) -> dict[str, Row]:
@@ -88,9 +86,10 @@ def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
 def jobs(plan: Plan, wanted: Lengths) -> str:
     """All jobs -> what identifies the data."""
     names = length_rows.chosen(rows(wanted), wanted.rows)
-    check_stack(wanted)
+    trained_on = length_rows.tuning_stack(wanted.tokens)
+    check_stacks(f"--stack {wanted.tokens}", trained_on, wanted.options)
     text, settings = data(plan, wanted)
-    text = checked(plan, wanted, text)
+    text = corpora.checked(plan, text, longest(wanted.options), wanted.tokens)
     found = []
     for seed in wanted.seeds:
         for name in names:
@@ -100,31 +99,6 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
     plan.shown.append("length.txt")
     return f"{settings}, {wanted.updates}+{wanted.further} updates"
-
-
-def check_stack(wanted: Lengths) -> None:
-    """
-    Raises:
-        UserError: the stacks of training are larger than a batch.
-    """
-    batch = last_of(wanted.options, "--max-tokens")
-    most = batch * 3 // 4
-    if wanted.tokens > most:
-        raise UserError(
-            f"--stack is {wanted.tokens:,}, but at most {most:,}: rows train on stacks a third "
-            f"longer, and batches have {batch:,} tokens"
-        )
-
-
-def checked(plan: Plan, wanted: Lengths, text: Text) -> Text:
-    """The text once its lengths are known to be right, before anything is trained."""
-    ready = "text/lengths.txt"
-    words = command(
-        *("cape-fairseq", "check-lengths", text.folder, text.languages),
-        *("--stack", wanted.tokens, "--longest", wanted.longest),
-    )
-    plan.add(Job("text/lengths", (words,), (text.ready,), (ready,), stdout=ready))
-    return replace(text, ready=ready)
 
 
 def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Model:
@@ -145,7 +119,7 @@ def test(plan: Plan, model: Model, text: Text, wanted: Lengths) -> str:
     """Translate sentences and stacks with a model, score stacks -> length.json."""
     run, long = model.run, stacks(wanted.tokens)
     beam = command("--beam", 4, NOT_CUT)
-    room = positions(wanted.longest)
+    room = positions(longest(wanted.options))
     outputs = (
         steps.translate(plan, model, text, "test", "test", command(beam, room)),
         steps.translate(plan, model, text, "test", "stacks", command(beam, long)),

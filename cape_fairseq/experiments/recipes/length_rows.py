@@ -46,8 +46,14 @@ def rows(tokens: int, updates: int, mix_from: int) -> dict[str, Row]:
         "rope-cross": Row("rope_cross"),
         **shifted(tokens, updates),
         **mixed_from_the_begin(mixed(tokens, mix_from)),
-        **going_on(mixed(tokens * 4 // 3, from_epoch=1)),
+        **going_on(mixed(tuning_stack(tokens), from_epoch=1)),
     }
+
+
+def tuning_stack(tokens: int) -> int:
+    """Tokens of the longest stack that rows which go on are trained on, where stacks of so many are
+    tested."""
+    return tokens * 4 // 3
 
 
 def shifted(tokens: int, updates: int) -> dict[str, Row]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cape_fairseq.data.parallel import check_pair
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import metric
 from cape_fairseq.experiments.corpora import raw_file
+from cape_fairseq.experiments.jobs import last_of
+from cape_fairseq.experiments.steps import GENERATE
 
 TINY = (
     *("--optimizer", "fused_adam", "--adam-betas", "(0.9, 0.98)", "--lr", "4e-3"),
@@ -37,6 +39,30 @@ def positions(longest: int) -> tuple[str, ...]:
     most = str(longest)
     given = ("--max-source-positions", most, "--max-target-positions", most)
     return given if longest > LONGEST else ()
+
+
+def longest(options: Sequence[str]) -> int:
+    """Tokens of a text, its end mark counted, that models with these options of fairseq-train
+    take, and that batches of translation hold."""
+    given = [last_of(options, f"--max-{side}-positions") for side in ("source", "target")]
+    return min(*(n or LONGEST for n in given), last_of(GENERATE, "--max-tokens"))
+
+
+def check_stacks(given: str, trained_on: int, options: Sequence[str]) -> None:
+    """
+    Args:
+        given: the user's option, in words.
+        trained_on: tokens of the longest stack that it stands for.
+
+    Raises:
+        UserError: a batch has no room for it; fairseq would leave out such stacks.
+    """
+    batch = last_of(options, "--max-tokens")
+    if trained_on >= batch:
+        raise UserError(
+            f"{given} makes stacks of up to {trained_on:,} tokens and an end mark in training, and "
+            f"batches have {batch:,} (--max-tokens); give a smaller one"
+        )
 
 
 def mixed(tokens: int, from_epoch: int, share: float = 0.5) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.scoring import splitter
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
 from cape_fairseq.experiments.recipes.settings import (
@@ -16,13 +17,13 @@ from cape_fairseq.experiments.recipes.settings import (
     OWN,
     TINY,
     TUNING,
+    check_stacks,
+    longest,
     mixed,
     positions,
     splits,
 )
 from cape_fairseq.experiments.steps import Model
-
-MARKS = 2  # of a text: begin and end of sentence
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,18 @@ class Training:
     more: tuple[str, ...] = ()
 
     def selection(self) -> tuple[str, ...]:
-        """What chooses the best checkpoint."""
+        """What chooses the best checkpoint.
+
+        Raises:
+            UserError: BLEU in fairseq means nothing in this language.
+        """
         if self.select == "loss":
             return ()
+        if splitter(self.target) is not str.split:
+            raise UserError(
+                "--select bleu is BLEU as fairseq counts it, of words between spaces, and "
+                f"{self.target} has none; give --select loss"
+            )
         return (
             *("--eval-bleu", "--eval-bleu-args", '{"beam": 4}', "--eval-bleu-detok", "moses"),
             *("--eval-bleu-detok-args", f'{{"target_lang": "{self.target}"}}'),
@@ -60,6 +70,7 @@ class Training:
     def options(self) -> tuple[str, ...]:
         """Of fairseq-train."""
         long = mixed(self.long, self.long_from_epoch or 1) if self.long else ()
+        long += positions(self.long + 1)
         ours = self.arch.startswith(tuple(f"{name}_" for name in (*ENCODINGS, "positional")))
         updates = ("--max-update", self.max_update, "--seed", self.seed)
         return command(
@@ -71,6 +82,11 @@ class Training:
     def run(self) -> str:
         return self.name or self.arch
 
+    @property
+    def learns(self) -> bool:
+        """Whether positions are a table, which is as long in the first training as in the next."""
+        return self.arch.startswith("abspos_transformer")
+
     def started_from(self) -> Model | None:
         """The model of another run in the same folder."""
         ready = f"{self.parent}/checkpoints/trained.json"
@@ -78,12 +94,12 @@ class Training:
 
     def stages(self) -> tuple[Training, ...]:
         """What is trained, one after another: short text is learned first, and alone."""
-        own = (*positions(self.long + MARKS), *self.more)
         if not self.long or self.long_from_epoch or self.parent:
-            return (replace(self, more=own),)
+            return (self,)
         further = max(1, self.max_update // 3)
-        more = (*own, *tuning(self.more), "--max-update", str(further))
-        return replace(self, long=0, more=own), replace(
+        more = (*self.more, *tuning(self.more), "--max-update", str(further))
+        short = (*positions(self.long + 1), *self.more) if self.learns else self.more
+        return replace(self, long=0, more=short), replace(
             self, name=f"{self.run}-long", parent=self.run, max_update=further, more=more
         )
 
@@ -110,17 +126,22 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     """All jobs -> what identifies the data.
 
     Raises:
-        UserError: the text is not there or not parallel.
+        UserError: the text is not there or not parallel, or batches have no room for long text.
     """
+    if wanted.long:
+        check_stacks(f"--long {wanted.long}", wanted.long, wanted.options())
     names = {"train": wanted.train, "valid": wanted.valid, "test": wanted.test}
     prefixes, settings = splits(wanted.data, names, wanted.source, wanted.target)
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
+    stages = wanted.stages()
+    most = min(longest(stage.options()) for stage in stages)
+    text = corpora.checked(plan, text, most)
     known = replace(text, references={wanted.test: text.references["test"]})
     results = []
-    for stage in wanted.stages():
+    for stage in stages:
         parent = stage.started_from()
         model = steps.train(plan, stage.run, text, stage.options(), parent, gpus=gpus)
-        beam = command("--beam", 4, NOT_CUT)
+        beam = command("--beam", 4, NOT_CUT, positions(most))
         output = steps.translate(plan, model, text, "test", wanted.test, beam)
         results.append(steps.score(plan, model, known, [wanted.test], [output]))
     table = f"{wanted.run}/table.txt"
