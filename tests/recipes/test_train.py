@@ -1,7 +1,11 @@
 """Options and text of recipes/train.sh: bad input is one sentence and nothing written."""
 
+from pathlib import Path
+
 import pytest
 
+from cape_fairseq.errors import UserError
+from cape_fairseq.experiments.recipes.train import Training
 from tests.recipes.support import command_line, recipe, write_corpus
 from tests.support import cape
 
@@ -38,6 +42,15 @@ def test_bad_text_is_one_sentence_and_nothing_written(tmp_path, kind, message):
     assert len(result.stderr.strip().splitlines()) == 1
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_bleu_of_fairseq_chooses_no_checkpoint_where_words_have_no_spaces():
+    def selection(target):
+        return Training(Path(), "rope_transformer", "en", target, select="bleu").selection()
+
+    assert "--eval-bleu" in selection("de")
+    with pytest.raises(UserError, match="between spaces, and zh has none; give --select loss"):
+        selection("zh")
 
 
 def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
