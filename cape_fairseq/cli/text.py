@@ -39,7 +39,7 @@ def add_lengths(parser: ArgumentParser) -> None:
     parser.add_argument("--source-lang", required=True, metavar="LANG")
     parser.add_argument("--target-lang", required=True, metavar="LANG")
     parser.add_argument(
-        "--longest", type=positive, default=1024, help="tokens that models take (1024)"
+        "--longest", type=positive, required=True, help="tokens that models take, with an end mark"
     )
     parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
 

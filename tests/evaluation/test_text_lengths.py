@@ -87,7 +87,7 @@ def test_unequal_sides_are_refused(data_bin, tmp_path):
 
 
 def test_the_command_prints_a_table_or_one_sentence(data_bin):
-    options = ("--source-lang", "en", "--target-lang", "de", "--stack", 20)
+    options = ("--source-lang", "en", "--target-lang", "de", "--longest", 1024, "--stack", 20)
     lines = cape("check-lengths", data_bin, *options).stdout.splitlines()
     train = max(max(tokens(data_bin, "train", language)) for language in ("en", "de"))
     row = next(line.split() for line in lines if line.startswith("train"))

@@ -62,15 +62,17 @@ def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
         lines = cape("train", *words, *more, "--dry-run").stdout.splitlines()
         assert any("check-lengths data-bin" in line for line in lines)
         translated = [line for line in lines if line.startswith("fairseq-generate")]
+        found = [line for line in lines if " train-run " in line]
+        assert len(translated) == len(found)
         assert all("--max-len-a 2 --max-len-b 200" in line for line in translated)
-        return [line for line in lines if " train-run " in line]
+        return found
 
     (plain,) = trainings()
     short, long = trainings("--long", 1100)
     assert short == plain
     assert "--max-source-positions 1101 --max-target-positions 1101" in long
-    for line in trainings("--arch", "abspos_transformer_tiny", "--long", 1100):
-        assert "--max-source-positions 1101" in line
+    both = trainings("--arch", "abspos_transformer_tiny", "--long", 1100)
+    assert ["--max-source-positions 1101" in line for line in both] == [True, True]
     (line,) = trainings("--long", 1100, "--long-from-epoch", 2)
     assert "--max-source-positions 1101" in line
 
