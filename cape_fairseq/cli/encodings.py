@@ -46,11 +46,9 @@ def list_encodings(args: Namespace) -> Found:
 
 def owner(name: str) -> str:
     """What an option belongs to: encodings, augmentations, or all models of this plugin."""
-    from cape_fairseq.encodings import AUGMENTATIONS, ENCODINGS
-    from cape_fairseq.encodings.options import names
+    from cape_fairseq.encodings.common import holders
 
-    encodings = [row.name for row in ENCODINGS.values() if name in names(row.options)]
-    moves = [key for key, row in AUGMENTATIONS.items() if name in names(*row.options)]
+    encodings, moves = holders(name)
     return ", ".join(encodings or [f"augmentation {key}" for key in moves] or ["all"])
 
 

@@ -70,18 +70,24 @@ OPTIONS = names(*GROUPS)
 STORED = ("relpos_terms", "floater_freeze")
 
 
+def holders(name: str) -> tuple[list[str], list[str]]:
+    """The encodings and the augmentations whose groups have an option; none if all models do."""
+    encodings = [row.name for row in ENCODINGS.values() if name in names(row.options)]
+    moves = [key for key, row in AUGMENTATIONS.items() if name in names(*row.options)]
+    return encodings, moves
+
+
 def owners(name: str) -> list[str]:
     """The encodings for which an option means something, as a user would choose them."""
-    found = [row.name for row in ENCODINGS.values() if name in names(row.options)]
-    for augmentation, row in AUGMENTATIONS.items():
-        if name in names(*row.options):
-            takers = [e for e in ENCODINGS.values() if augmentation in e.augmentations]
-            found += [e.name for e in takers if e.augmentation == augmentation]
-            found += [
-                f"{e.name} with --position-augmentation {augmentation}"
-                for e in takers
-                if e.augmentation != augmentation
-            ]
+    found, moves = holders(name)
+    for augmentation in moves:
+        takers = [e for e in ENCODINGS.values() if augmentation in e.augmentations]
+        found += [e.name for e in takers if e.augmentation == augmentation]
+        found += [
+            f"{e.name} with --position-augmentation {augmentation}"
+            for e in takers
+            if e.augmentation != augmentation
+        ]
     return found
 
 

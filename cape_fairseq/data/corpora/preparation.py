@@ -4,9 +4,6 @@ skipped when done."""
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -17,6 +14,7 @@ from subword_nmt.learn_joint_bpe_and_vocab import create_parser, learn_joint_bpe
 from tqdm import tqdm
 
 from cape_fairseq.data.corpora.archives import extract, fetch
+from cape_fairseq.data.corpora.binarizing import binarize
 from cape_fairseq.data.corpora.cleaning import is_clean, same_length
 from cape_fairseq.data.corpora.formats import READERS
 from cape_fairseq.data.corpora.table import Corpus, Part
@@ -242,40 +240,11 @@ class Preparation:
         return {"pairs": count, "tokens": self.by_language(tokens)}
 
     def binarize(self) -> dict[str, Any]:
-        splits = self.final_splits()
-        tests = ",".join(str(self.out / "bpe" / name) for name in splits if name.startswith("test"))
-        folder, temporary = self.out / "data-bin", self.out / "data-bin.tmp"
-        for path in (folder, temporary):  # of a run that was stopped; fairseq takes fresh folders
-            shutil.rmtree(path, ignore_errors=True)
-        command = [
-            sys.executable,
-            "-m",
-            "fairseq_cli.preprocess",
-            "--source-lang",
-            self.corpus.source,
-            "--target-lang",
-            self.corpus.target,
-            "--joined-dictionary",
-            "--trainpref",
-            str(self.out / "bpe" / "train"),
-            "--validpref",
-            str(self.out / "bpe" / "valid"),
-            "--testpref",
-            tests,
-            "--destdir",
-            str(temporary),
-            "--workers",
-            str(self.workers),
-        ]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode:
-            raise UserError(
-                "fairseq-preprocess failed: "
-                f"{(result.stderr.strip().splitlines() or ['no message'])[-1]}"
-            )
-        temporary.replace(folder)
+        tests = [name for name in self.final_splits() if name.startswith("test")]
+        folder = self.out / "data-bin"
+        binarize(self.out / "bpe", tests, self.languages, folder, self.workers)
         train = self.manifest["steps"]["apply BPE train"]
         pairs, tokens = train["pairs"], train["tokens"]
         # End marks count in fairseq.
         source, target = (tokens[language] + pairs for language in self.languages)
-        return {"alpha": round(target / source, 4), "folder": "data-bin"}
+        return {"alpha": round(target / source, 4), "folder": folder.name}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fairseq.data import indexed_dataset
 
-from cape_fairseq.data.corpora import preparation
+from cape_fairseq.data.corpora import binarizing
 from cape_fairseq.data.corpora.cleaning import is_clean
 from cape_fairseq.data.corpora.preparation import Preparation
 from cape_fairseq.data.corpora.stand_in import build_archives, lines, pack
@@ -26,7 +26,7 @@ def forked_preprocess(monkeypatch) -> None:
         assert options == {"capture_output": True, "text": True, "check": False}
         return run(command, check=False)
 
-    monkeypatch.setattr(preparation, "subprocess", SimpleNamespace(run=preprocess))
+    monkeypatch.setattr(binarizing, "subprocess", SimpleNamespace(run=preprocess))
 
 
 @pytest.mark.usefixtures("forked_preprocess")
@@ -171,3 +171,10 @@ def test_cleaning_is_moses():
     assert not is_clean(("a b c", "d"), 9, 2.9)
     assert not is_clean(("", "a"), 9, 9)
     assert not is_clean(("a", " "), 9, 9)
+
+
+@pytest.mark.usefixtures("forked_preprocess")
+def test_a_failing_preprocess_ends_in_a_sentence_and_leaves_no_data(tmp_path):
+    with pytest.raises(UserError, match=r"fairseq-preprocess failed: .*train\.(en|de)"):
+        binarizing.binarize(tmp_path / "bpe", ["test"], ("en", "de"), tmp_path / "data-bin", 1)
+    assert not (tmp_path / "data-bin").exists()
