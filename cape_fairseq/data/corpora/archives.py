@@ -43,35 +43,17 @@ def fetch(url: str, folder: Path) -> Path:
 
 
 def download(url: str, path: Path) -> None:
-    part, length = path.with_name(f"{path.name}.part"), 0
-    done = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    part = path.with_name(f"{path.name}.part")
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            if done and answer.status != 206:  # the server starts again
-                done = 0
-            length = int(answer.headers.get("Content-Length") or 0)
-            with (
-                open(part, "ab" if done else "wb") as stream,
-                tqdm(
-                    total=done + length,
-                    initial=done,
-                    desc=path.name,
-                    unit="B",
-                    unit_scale=True,
-                    mininterval=2,
-                ) as bar,
-            ):
-                while block := answer.read(BLOCK):
-                    stream.write(block)
-                    bar.update(len(block))
+        whole = receive(url, part)
     except urllib.error.HTTPError as error:
         if error.code != 416:
             raise UserError(
                 f"{url} cannot be fetched ({error}); put {path.name} into {path.parent} by hand"
             ) from None
         # Nothing is left to fetch; but if there is more here than there, it was another file.
-        if error.headers.get("Content-Range", "").rpartition("/")[2] not in ("", "*", str(done)):
+        there, whole = error.headers.get("Content-Range", "").rpartition("/")[2], size(part)
+        if there not in ("", "*", str(whole)):
             part.unlink()
             download(url, path)
             return
@@ -81,12 +63,33 @@ def download(url: str, path: Path) -> None:
             f"{url} cannot be fetched ({reason}); start again to go on, or put {path.name} into "
             f"{path.parent} by hand"
         ) from None
-    if length and part.stat().st_size != done + length:
+    if whole not in (None, size(part)):
         raise UserError(
-            f"{url}: the connection ended early; start again to go on from "
-            f"{part.stat().st_size:,} bytes"
+            f"{url}: the connection ended early; start again to go on from {size(part):,} bytes"
         )
     os.replace(part, path)
+
+
+def receive(url: str, part: Path) -> int | None:
+    """Append to ``part`` what it lacks -> bytes of the whole file, if the server tells."""
+    done = size(part)
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        if done and answer.status != 206:  # the server starts again
+            done = 0
+        length = int(answer.headers.get("Content-Length") or 0)
+        with (
+            open(part, "ab" if done else "wb") as stream,
+            tqdm.wrapattr(
+                stream, "write", total=done + length, initial=done, desc=part.stem, mininterval=2
+            ) as output,
+        ):
+            shutil.copyfileobj(answer, output, BLOCK)
+    return done + length if length else None
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def check_sum(path: Path, record: bool) -> None:
