@@ -139,6 +139,10 @@ def add_lengths(parser: ArgumentParser) -> None:
     add_languages(parser)
     add_splits(parser, "train", "valid", "test")
     parser.add_argument("--rows", default="", metavar='"A B ..."', help="(all); list prints them")
+    own = "a row of your own: a model (cape, rope_cross, ...) and options of fairseq-train; it "
+    own += "starts anew, or from the best checkpoint of its seed in another row; may be repeated"
+    described = '"NAME=MODEL [--from ROW] [OPTIONS]"'
+    parser.add_argument("--own", action="append", default=[], metavar=described, help=own)
     seeds = (1, 10000001, 20000001)
     parser.add_argument("--seeds", type=numbers, default=seeds, help="(1 10000001 20000001)")
     parser.add_argument("--max-update", type=positive, default=0, help="(900; with --data 8000)")
@@ -159,6 +163,7 @@ def lengths(args: Namespace) -> Found:
         *(args.data, args.src, args.tgt, args.train, args.valid, args.test),
         *(() if args.rows == "list" else tuple(args.rows.split()), args.seeds),
         *(args.max_update, args.tune_update, args.stack, args.mix_from, args.bpe),
+        tuple(args.own),
     )
     if args.rows == "list":
         print(*recipe.rows(wanted), sep="\n")

@@ -65,6 +65,13 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
             1,
             "--stack 1536 makes stacks of up to 2,048 tokens and an end mark",
         ),
+        (("--own", "sinpos=cape"), 1, "--own sinpos=cape: there is a row sinpos; choose another"),
+        (("--own", "mine=cap"), 1, "--own mine=cap: there is no cap; choose from sinpos abspos"),
+        (("--own", "mine=cape --from cap"), 1, "there is no row cap; --from takes another row"),
+        *(
+            (("--own", text), 1, f"--own {text}: write NAME=MODEL [--from ROW] [OPTIONS], such as")
+            for text in ("cape", "mine=", "mine=cape --from", "a/b=cape", "mine=cape 'open")
+        ),
         (("--nonsense",), 2, "unrecognized arguments: --nonsense"),
     ],
 )
@@ -73,6 +80,20 @@ def test_bad_options_are_one_sentence(tmp_path, options, status, message):
     assert result.returncode == status
     assert message in result.stderr.splitlines()[-1]
     assert not (tmp_path / "out").exists()
+
+
+def test_own_rows_are_trained_as_they_are_described():
+    own = ("mine=shape --shape-max-shift 7", "next=rope_cross --from mine --dropout '0.2'")
+    given = [word for text in own for word in ("--own", text)]
+    options = (*given, "--rows", "next", "--seeds", 5, "--max-update", 90, "--dry-run")
+    printed = cape("lengths", *options).stdout.splitlines()
+    first, second = (line for line in printed if " train-run " in line)
+    assert "--arch shape_transformer_tiny" in first
+    assert "--shape-max-shift 7 --max-update 90" in first
+    assert "--arch rope_cross_transformer_tiny" in second
+    assert "--parent mine/5/checkpoints/checkpoint_best.pt" in second
+    assert "--dropout 0.2 --max-update 30" in second
+    assert "next" in cape("lengths", *given, "--rows", "list").stdout.split()
 
 
 def test_every_encoding_has_a_row():

@@ -45,6 +45,7 @@ class Lengths:
     stack: int = 0
     mix_from: int = 3
     bpe: int = 4000
+    own: tuple[str, ...] = ()
 
     @property
     def updates(self) -> int:
@@ -69,8 +70,13 @@ class Lengths:
 
 
 def rows(wanted: Lengths) -> dict[str, Row]:
-    """All rows by name, as the wanted sizes make them."""
-    return length_rows.rows(wanted.tokens, wanted.updates, wanted.mix_from)
+    """All rows by name, as the wanted sizes make them, and the user's own.
+
+    Raises:
+        UserError: one of these makes no sense.
+    """
+    known = length_rows.rows(wanted.tokens, wanted.updates, wanted.mix_from)
+    return length_rows.with_own(known, wanted.own)
 
 
 def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cape_fairseq.encodings import ENCODINGS
@@ -106,6 +109,41 @@ def going_on(mix: tuple[str, ...]) -> dict[str, Row]:
 
 def parent_of(encoding: str) -> str:
     return "sinpos" if encoding in FROM_SINPOS else encoding
+
+
+def with_own(known: Mapping[str, Row], given: Iterable[str]) -> dict[str, Row]:
+    """The rows, and those that a user describes as ``NAME=MODEL [--from ROW] [OPTIONS]``.
+
+    Raises:
+        UserError: a description is none, its name is taken, or it names no model or row.
+    """
+    found = dict(known)
+    for text in given:
+        name, model, parent, options = own_parts(text)
+        if name in found:
+            raise UserError(f"--own {text}: there is a row {name}; choose another name")
+        models = dict.fromkeys(row.model for row in known.values())
+        if model not in models:
+            raise UserError(f"--own {text}: there is no {model}; choose from {' '.join(models)}")
+        if parent and parent not in found:
+            raise UserError(f"--own {text}: there is no row {parent}; --from takes another row")
+        found[name] = Row(model, options, parent)
+    return found
+
+
+def own_parts(text: str) -> tuple[str, str, str, tuple[str, ...]]:
+    """Name, model, parent and options of a row that a user describes."""
+    name, _, rest = text.partition("=")
+    model = parent = ""
+    options: list[str] = []
+    with suppress(ValueError):  # an open quote, or nothing there
+        model, *options = shlex.split(rest)
+        if options[:1] == ["--from"]:
+            _, parent, *options = options
+    if not model or "--from" in options or not re.fullmatch(r"[\w-]+", name):
+        example = "cape-100=cape --from sinpos --cape-global-shift 100"
+        raise UserError(f"--own {text}: write NAME=MODEL [--from ROW] [OPTIONS], such as {example}")
+    return name, model, parent, tuple(options)
 
 
 def chosen(known: Mapping[str, Row], names: tuple[str, ...]) -> Mapping[str, Row]:
