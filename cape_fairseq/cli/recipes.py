@@ -139,7 +139,7 @@ def add_lengths(parser: ArgumentParser) -> None:
     add_languages(parser)
     add_splits(parser, "train", "valid", "test")
     parser.add_argument("--rows", default="", metavar='"A B ..."', help="(all); list prints them")
-    own = "a row of your own: a model (cape, rope_cross, ...) and options of fairseq-train; it "
+    own = "one more row: a model (cape, rope_cross, ...) and options of fairseq-train; it "
     own += "starts anew, or from the best checkpoint of its seed in another row; may be repeated"
     described = '"NAME=MODEL [--from ROW] [OPTIONS]"'
     parser.add_argument("--own", action="append", default=[], metavar=described, help=own)

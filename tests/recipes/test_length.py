@@ -85,9 +85,9 @@ def test_bad_options_are_one_sentence(tmp_path, options, status, message):
 def test_own_rows_are_trained_as_they_are_described():
     own = ("mine=shape --shape-max-shift 7", "next=rope_cross --from mine --dropout '0.2'")
     given = [word for text in own for word in ("--own", text)]
-    options = (*given, "--rows", "next", "--seeds", 5, "--max-update", 90, "--dry-run")
+    options = (*given, "--rows", "sinpos", "--seeds", 5, "--max-update", 90, "--dry-run")
     printed = cape("lengths", *options).stdout.splitlines()
-    first, second = (line for line in printed if " train-run " in line)
+    _, first, second = (line for line in printed if " train-run " in line)
     assert "--arch shape_transformer_tiny" in first
     assert "--shape-max-shift 7 --max-update 90" in first
     assert "--arch rope_cross_transformer_tiny" in second

@@ -76,7 +76,7 @@ def rows(wanted: Lengths) -> dict[str, Row]:
         UserError: one of these makes no sense.
     """
     known = length_rows.rows(wanted.tokens, wanted.updates, wanted.mix_from)
-    return length_rows.with_own(known, wanted.own)
+    return {**known, **length_rows.described(known, wanted.own)}
 
 
 def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
@@ -91,7 +91,8 @@ def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
 
 def jobs(plan: Plan, wanted: Lengths) -> str:
     """All jobs -> what identifies the data."""
-    names = length_rows.chosen(rows(wanted), wanted.rows)
+    own = tuple(text.partition("=")[0] for text in wanted.own)
+    names = length_rows.chosen(rows(wanted), wanted.rows and (*wanted.rows, *own))
     trained_on = length_rows.tuning_stack(wanted.tokens)
     check_stacks(f"--stack {wanted.tokens}", trained_on, wanted.options)
     text, settings = data(plan, wanted)

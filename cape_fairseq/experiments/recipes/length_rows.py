@@ -111,27 +111,27 @@ def parent_of(encoding: str) -> str:
     return "sinpos" if encoding in FROM_SINPOS else encoding
 
 
-def with_own(known: Mapping[str, Row], given: Iterable[str]) -> dict[str, Row]:
-    """The rows, and those that a user describes as ``NAME=MODEL [--from ROW] [OPTIONS]``.
+def described(known: Mapping[str, Row], given: Iterable[str]) -> dict[str, Row]:
+    """The rows that a user describes as ``NAME=MODEL [--from ROW] [OPTIONS]``.
 
     Raises:
         UserError: a description is none, its name is taken, or it names no model or row.
     """
-    found = dict(known)
+    found: dict[str, Row] = {}
     for text in given:
-        name, model, parent, options = own_parts(text)
-        if name in found:
+        name, model, parent, options = parts(text)
+        if name in known or name in found:
             raise UserError(f"--own {text}: there is a row {name}; choose another name")
         models = dict.fromkeys(row.model for row in known.values())
         if model not in models:
             raise UserError(f"--own {text}: there is no {model}; choose from {' '.join(models)}")
-        if parent and parent not in found:
+        if parent and parent not in known and parent not in found:
             raise UserError(f"--own {text}: there is no row {parent}; --from takes another row")
         found[name] = Row(model, options, parent)
     return found
 
 
-def own_parts(text: str) -> tuple[str, str, str, tuple[str, ...]]:
+def parts(text: str) -> tuple[str, str, str, tuple[str, ...]]:
     """Name, model, parent and options of a row that a user describes."""
     name, _, rest = text.partition("=")
     model = parent = ""
