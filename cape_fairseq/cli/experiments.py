@@ -24,7 +24,8 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def add_machine(parser: ArgumentParser) -> None:
     cores = int(os.environ.get("OMP_NUM_THREADS") or 0)
-    parser.add_argument("--cores", type=positive, default=cores, help="of this machine (all)")
+    how_many = "of this machine (OMP_NUM_THREADS, or all)"
+    parser.add_argument("--cores", type=positive, default=cores, help=how_many)
     parser.add_argument("--executor", default="", help="of Snakemake, as slurm (this machine)")
     parser.add_argument("--profile", default="", metavar="DIR", help="of Snakemake")
     more = 'more options for it, as in --snakemake="--keep-going"'

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,17 +156,18 @@ def documents(
     from cape_fairseq.serving.lines import blocks, numbered
 
     for number, file in enumerate(files):
-        lines = [line for block in numbered(blocks([file])) for line in block]
         run = way(args.document, translator, args.context)
+        texts: list[str] = []
         found: list[Translation] = []
         with progress(args, "paragraphs") as bar:
-            for line in lines:
+            for line in chain.from_iterable(numbered(blocks([file]))):
                 done = run([line.text], search)
+                texts.append(line.text)
                 found += done
                 yield [line], done
                 bar.update()
         name = args.files[number] if args.files else "the document"
-        lost = loss(translator, [line.text for line in lines], found)
+        lost = loss(translator, texts, found)
         print(f"{name}: {lost}", file=sys.stderr)
 
 

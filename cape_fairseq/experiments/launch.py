@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
@@ -65,13 +66,12 @@ def last_news(log: Path) -> str:
         stream.seek(max(0, newest.stat().st_size - 8192))
         text = stream.read().decode(errors="replace")
     lines = [line for line in re.split(r"[\r\n]+", text) if NEWS.search(line)]
-    line = re.sub(r"^.*\| INFO \| [\w.]+ \| ", "", lines[-1]) if lines else "at work"
-    return line[:110]
+    return re.sub(r"^.*\| INFO \| [\w.]+ \| ", "", lines[-1]) if lines else "at work"
 
 
 def time_to_go(job: Job, line: str) -> str:
     """How long a training still takes, as far as its newest line and its limit tell."""
-    limit = last_of(job.commands[-1], "--max-update")
+    limit = last_of(list(chain(*job.commands)), "--max-update")
     done, rate = re.search(r"num_updates=(\d+)", line), re.search(r"ups=([\d.]+)", line)
     if not limit or not done or not rate or not float(rate[1]):
         return ""
@@ -94,7 +94,7 @@ def news(job: Job) -> Iterator[None]:
         while not ended.wait(10):
             seconds, line = time.monotonic() - begin, last_news(Path(job.log))
             shown = re.sub(r"^(epoch \d+):.*?(loss=[\d.]+).*", r"\1, \2", line)
-            tell(f"{job.name}, {seconds:.0f} s: {time_to_go(job, line)}{shown}")
+            tell(f"{job.name}, {seconds:.0f} s: {time_to_go(job, line)}{shown[:110]}")
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()

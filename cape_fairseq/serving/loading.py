@@ -9,7 +9,7 @@ from typing import Any
 
 from cape_fairseq.errors import UsageError, UserError
 from cape_fairseq.serving.ctranslate2_engine import MODEL, CTranslate2Engine
-from cape_fairseq.serving.text import SETTINGS, Text, TextSettings
+from cape_fairseq.serving.text import GOES_ON, SETTINGS, Text, TextSettings
 from cape_fairseq.serving.translator import BATCH, LONGEST, Translator
 
 EXPORTED = "model.pt"  # an exported model of fairseq, in its folder
@@ -62,6 +62,7 @@ def load(
     stored = stored_settings(paths[0], states[0], languages)
     settings, folder = chosen(stored, paths[0].parent, codes, moses)
     dictionaries = find_dictionaries(paths[0], states[0], settings, data)
+    check_codes(settings, dictionaries / f"dict.{settings.source}.txt")
     import cape_fairseq.models  # registers them
     import cape_fairseq.tasks  # noqa: F401
     from cape_fairseq.serving.fairseq_engine import FairseqEngine
@@ -149,3 +150,19 @@ def find_dictionaries(
         f"{' and '.join(names)} of {path} are not in {' or '.join(map(str, folders))}; "
         "give the folder of the binarized data with --data-bin"
     )
+
+
+def check_codes(settings: TextSettings, dictionary: Path) -> None:
+    """
+    Raises:
+        UserError: raw text would be looked up word by word in a dictionary of subwords.
+    """
+    if settings.codes or not settings.moses:
+        return
+    with open(dictionary, encoding="utf-8") as lines:
+        piece = next((word for line in lines if (word := line.split(" ")[0]).endswith(GOES_ON)), "")
+    if piece:
+        raise UserError(
+            f"{dictionary} has subwords ({piece}), and no BPE codes are known; give --bpe-codes, "
+            "or --tokenizer none for text that is segmented already"
+        )

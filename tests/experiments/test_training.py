@@ -11,7 +11,7 @@ import time
 import pytest
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import launch, locks, machine
+from cape_fairseq.experiments import launch, locks, machine, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
 from cape_fairseq.experiments.training import TrainingRun, data_digest, split_limits
 from tests.support import cape, train_arguments
@@ -225,8 +225,15 @@ def test_a_signal_waits_for_what_a_command_saves(tmp_path):
     assert (tmp_path / "saved").exists()
 
 
-def test_time_to_go():
-    training = Job("a", (command("cape-fairseq", "train-run", "r", "--", "--max-update", 100),))
-    line = "epoch 001: 4 / 9 loss=1, ups=0.5, num_updates=40"
+def test_time_to_go(tmp_path):
+    plan, text = Plan(), steps.Text("data-bin", "data-bin/ready", "en", "de", {})
+    steps.train(plan, "run", text, ("--max-update", "100"))
+    (training,) = plan.jobs
+    (tmp_path / "training.log").write_text(
+        "2026-01-01 10:00:00 | INFO | train_inner | epoch 001:     40 / 253 loss=11.2, "
+        "nll_loss=11.1, ppl=2200.1, wps=13000.2, ups=0.5, wpb=1900.3, bsz=96.5, num_updates=40, "
+        "lr=0.0004, gnorm=2.1, train_wall=1, wall=3\n"
+    )
+    line = launch.last_news(tmp_path / "train.log")
     assert launch.time_to_go(training, line) == "update 40 of 100, 2 min to go: "
     assert launch.time_to_go(training, "words") == ""

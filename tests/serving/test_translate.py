@@ -57,9 +57,10 @@ def test_nothing_is_lost(engine, model, request):
         assert "line 6: not UTF-8" in result.stderr.decode()
 
 
-def test_a_pipe_is_answered_line_by_line(model):
+@pytest.mark.parametrize("more", [(), ("--document", "whole")])
+def test_a_pipe_is_answered_line_by_line(more, model):
     process = subprocess.Popen(
-        command("translate", model, "--cpu", "--max-len-b", 5),
+        command("translate", model, "--cpu", "--max-len-b", 5, *more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -142,6 +143,23 @@ def test_settings_of_a_later_version_are_refused(model, tmp_path):
     result = cape("translate", tmp_path / "checkpoint.pt", check=False)
     assert result.returncode == 1
     assert "new" in result.stderr
+
+
+def test_subwords_without_their_codes_are_refused(model, tmp_path):
+    (tmp_path / SETTINGS).write_text(json.dumps({**PLAIN, "moses": True}))
+    (tmp_path / "checkpoint.pt").write_bytes(model.read_bytes())
+    for language in ("en", "de"):
+        first, *more = (model.parent / f"dict.{language}.txt").read_text().splitlines()
+        word, count = first.split()
+        text = "\n".join([f"{word}@@ {count}", *more])
+        (tmp_path / f"dict.{language}.txt").write_text(text + "\n")
+    (tmp_path / "in").write_text("w1 w2\n")
+    words = ("translate", tmp_path / "checkpoint.pt", tmp_path / "in", "--cpu")
+    result = cape(*words, check=False)
+    assert result.returncode == 1
+    assert f"has subwords ({word}@@), and no BPE codes are known" in result.stderr
+    assert result.stdout == ""
+    assert cape(*words, "--tokenizer", "none").stdout.count("\n") == 1
 
 
 def test_languages_that_nobody_named(model, tmp_path):
