@@ -9,7 +9,8 @@ from subword_nmt.apply_bpe import BPE
 
 from cape_fairseq.errors import UserError
 
-CONTINUES = "@@ "  # how subword-nmt marks a piece whose word goes on
+GOES_ON = "@@"  # the mark of subword-nmt at a piece whose word goes on
+CONTINUES = f"{GOES_ON} "
 Segment = Callable[[str], list[str]]  # a line -> its words, or its subwords
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cape_fairseq.data.segmentation import GOES_ON
 from cape_fairseq.errors import UsageError, UserError
 from cape_fairseq.serving.ctranslate2_engine import MODEL, CTranslate2Engine
-from cape_fairseq.serving.text import GOES_ON, SETTINGS, Text, TextSettings
+from cape_fairseq.serving.text import SETTINGS, Text, TextSettings
 from cape_fairseq.serving.translator import BATCH, LONGEST, Translator
 
 EXPORTED = "model.pt"  # an exported model of fairseq, in its folder

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sentencex import segment
 
+from cape_fairseq.data.segmentation import GOES_ON
 from cape_fairseq.serving.results import Hypothesis, Translation
-from cape_fairseq.serving.text import GOES_ON
 
 ENDS = {".", "!", "?", "。", "！", "？", "؟", "।", "…"}  # subwords after which a piece may end
 

@@ -12,14 +12,13 @@ from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 
 from cape_fairseq.data.moses import training_text
-from cape_fairseq.data.segmentation import join_subwords, read_codes
+from cape_fairseq.data.segmentation import GOES_ON, join_subwords, read_codes
 from cape_fairseq.errors import UserError
 from cape_fairseq.files import copy, replacing
 
 SETTINGS = "text.json"  # beside a checkpoint, or in an exported model's folder
 CODES = "codes"
 LONG_WORD = 200  # characters
-GOES_ON = "@@"  # the mark of subword-nmt
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,8 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
             1,
             "--stack 1536 makes stacks of up to 2,048 tokens and an end mark",
         ),
-        (("--own", "sinpos=cape"), 1, "--own sinpos=cape: there is a row sinpos; choose another"),
+        (("--own", "sinpos=cape"), 1, "--own sinpos=cape: the name sinpos is taken; choose"),
+        (("--own", "data-bin=cape"), 1, "--own data-bin=cape: the name data-bin is taken"),
         (("--own", "mine=cap"), 1, "--own mine=cap: there is no cap; choose from sinpos abspos"),
         (("--own", "mine=cape --from cap"), 1, "there is no row cap; --from takes another row"),
         *(

@@ -91,7 +91,7 @@ def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
 
 def jobs(plan: Plan, wanted: Lengths) -> str:
     """All jobs -> what identifies the data."""
-    own = tuple(text.partition("=")[0] for text in wanted.own)
+    own = tuple(length_rows.parts(text)[0] for text in wanted.own)
     names = length_rows.chosen(rows(wanted), wanted.rows and (*wanted.rows, *own))
     trained_on = length_rows.tuning_stack(wanted.tokens)
     check_stacks(f"--stack {wanted.tokens}", trained_on, wanted.options)

@@ -15,6 +15,8 @@ from cape_fairseq.experiments.recipes.settings import PLAIN_SOURCE, mixed
 # Encodings whose function at first is sinpos', so that they go on from its row.
 FROM_SINPOS = ("cape", "shape", "floater")
 NEAR_SHIFT = "10"
+# What a folder of rows has beside them.
+NOT_ROWS = ("checkpoints", "data-bin", "lock", "logs", "settings", "text")
 STRETCHED = (
     *("--position-augmentation", "cape", "--cape-global-scale", "1.2"),
     *("--cape-local-shift", "0"),
@@ -120,8 +122,8 @@ def described(known: Mapping[str, Row], given: Iterable[str]) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for text in given:
         name, model, parent, options = parts(text)
-        if name in known or name in found:
-            raise UserError(f"--own {text}: there is a row {name}; choose another name")
+        if name in known or name in found or name in NOT_ROWS:
+            raise UserError(f"--own {text}: the name {name} is taken; choose another one")
         models = dict.fromkeys(row.model for row in known.values())
         if model not in models:
             raise UserError(f"--own {text}: there is no {model}; choose from {' '.join(models)}")
