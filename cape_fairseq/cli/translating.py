@@ -93,13 +93,19 @@ def translate(args: Namespace) -> Found:
 
     if args.nbest > args.beam:
         raise UsageError(f"--nbest {args.nbest} needs a --beam of at least {args.nbest}")
+    split = args.document in ("sentences", "windows")
+    if split and args.nbest > 1:
+        raise UsageError(
+            f"--document {args.document} joins the best translation of each sentence; leave out "
+            "--nbest, or take --document whole"
+        )
     search = Search(
         *(args.beam, args.nbest, args.lenpen, args.max_len_a, args.max_len_b, args.json_lines)
     )
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     translator = loaded(args)
-    report = Report(translator)
+    report = Report(None if split else translator.longest)
     try:
         with ExitStack() as stack:
             files = opened(args.files, stack)
@@ -141,7 +147,8 @@ def by_lines(
     from cape_fairseq.serving.lines import blocks, numbered
 
     with progress(args, "lines") as bar:
-        for lines in numbered(blocks(files)):
+        found = chain.from_iterable(blocks(file, more=file != files[-1]) for file in files)
+        for lines in numbered(found):
             sources = [translator.text.source(line.text) for line in lines]
             yield lines, translator.search(sources, search)
             bar.update(len(lines))
@@ -155,18 +162,21 @@ def documents(
     from cape_fairseq.serving.documents import loss, way
     from cape_fairseq.serving.lines import blocks, numbered
 
+    before = 0  # lines
     for number, file in enumerate(files):
+        read = numbered(blocks(file, more=file != files[-1]), before)
         run = way(args.document, translator, args.context)
         texts: list[str] = []
         found: list[Translation] = []
         with progress(args, "paragraphs") as bar:
-            for line in chain.from_iterable(numbered(blocks([file]))):
+            for line in chain.from_iterable(read):
                 done = run([line.text], search)
                 texts.append(line.text)
                 found += done
                 yield [line], done
                 bar.update()
         name = args.files[number] if args.files else "the document"
+        before += len(texts)
         lost = loss(translator, texts, found)
         print(f"{name}: {lost}", file=sys.stderr)
 
@@ -184,10 +194,14 @@ def print_line(line: Line, found: Translation, args: Namespace) -> None:
 
 
 class Report:
-    """What a user must know of lines that are not as they should be; nothing of them is lost."""
+    """What a user must know of lines that are not as they should be; nothing of them is lost.
 
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
+    Args:
+        longest: tokens of a line that is translated in one piece; None if lines are cut anyway.
+    """
+
+    def __init__(self, longest: int | None) -> None:
+        self.longest = longest
         self.cut: list[int] = []
         self.invalid: list[int] = []
 
@@ -198,11 +212,10 @@ class Report:
                 say(f"line {line.number} is not UTF-8; its invalid bytes were replaced")
             if one.cut:
                 self.cut.append(line.number)
-            if len(one.source_tokens) > self.translator.longest:
-                longest, count = self.translator.longest, len(one.source_tokens)
+            if self.longest and len(one.source_tokens) > self.longest:
                 say(
-                    f"line {line.number} has {count:,} tokens, more than {longest:,}; it was "
-                    f"translated in {one.pieces} pieces"
+                    f"line {line.number} has {len(one.source_tokens):,} tokens, more than "
+                    f"{self.longest:,}; it was translated in {one.pieces} pieces"
                 )
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
 
 from subword_nmt.apply_bpe import BPE
@@ -23,11 +25,15 @@ def read_codes(path: Path) -> BPE:
     Raises:
         UserError: the file cannot be read, or holds no codes.
     """
+    said = io.StringIO()
     try:
-        with open(path, encoding="utf-8") as stream:
+        with open(path, encoding="utf-8") as stream, redirect_stderr(said):
             return BPE(stream)
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise UserError(f"{path} cannot be used as BPE codes: {error}") from None
+    except SystemExit:  # subword-nmt at a line that is no pair of subwords
+        reason = said.getvalue().partition("\n")[0].removeprefix("Error: ")
+        raise UserError(f"{path} cannot be used as BPE codes: {reason:.120}") from None
 
 
 def subwords(codes: Path) -> Segment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class CTranslate2Engine:
                 f"{folder} needs CTranslate2; install it: pip install 'cape_fairseq[ctranslate2]'"
             ) from None
         self.positions = positions
+        self.room = positions - 1 if positions else sys.maxsize
         device = "cpu" if cpu or not ctranslate2.get_cuda_device_count() else "cuda"
         each, together = (threads(), 1) if parallel and device == "cpu" else (1, threads())
         counts = {"inter_threads": each, "intra_threads": together}

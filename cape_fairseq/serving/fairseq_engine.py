@@ -71,6 +71,12 @@ class FairseqEngine:
         return model
 
     @property
+    def room(self) -> int:
+        """Tokens of a line, or of its translation, that all models take, the end mark not
+        counted: tables of positions have an end."""
+        return min(min(model.max_positions()) for model in self.models) - 1 - self.bos
+
+    @property
     def source(self) -> Dictionary:
         return self.task.source_dictionary
 

@@ -26,28 +26,29 @@ class Line:
     valid: bool
 
 
-def blocks(files: Iterable[int]) -> Iterator[list[bytes]]:
-    """Complete lines of open files (their descriptors), as many as have come.
+def blocks(file: int, more: bool = False) -> Iterator[list[bytes]]:
+    """Complete lines of an open file (its descriptor), as many as have come.
 
     Reading returns as soon as there is something, so that who writes one line into a pipe gets its
     translation before the next.
+
+    Args:
+        more: whether another file follows, so that the last line gets the end that it may lack.
     """
-    for file in files:
-        rest: list[bytes] = []
-        while block := os.read(file, BLOCK):
-            *complete, tail = block.split(b"\n")
-            if complete:
-                complete[0] = b"".join([*rest, complete[0]])
-                yield [line + b"\n" for line in complete]
-                rest = []
-            rest.append(tail)
-        if last := b"".join(rest):
-            yield [last]
+    rest: list[bytes] = []
+    while block := os.read(file, BLOCK):
+        *complete, tail = block.split(b"\n")
+        if complete:
+            complete[0] = b"".join([*rest, complete[0]])
+            yield [line + b"\n" for line in complete]
+            rest = []
+        rest.append(tail)
+    if last := b"".join(rest):
+        yield [last + (b"\n" if more else b"")]
 
 
-def numbered(found: Iterable[list[bytes]]) -> Iterator[list[Line]]:
-    """Blocks of lines as text."""
-    number = 0
+def numbered(found: Iterable[list[bytes]], number: int = 0) -> Iterator[list[Line]]:
+    """Blocks of lines as text, the first with the number after ``number``."""
     for block in found:
         lines = []
         for raw in block:

@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
@@ -92,10 +91,10 @@ class Text:
         self.bpe: BPE | None = read_codes(self.codes) if self.codes else None
 
     @cached_property
-    def moses(self) -> Any:
-        source = self.settings.source
-        tokenizers = MosesTokenizer(source), MosesTokenizer(self.settings.target)
-        return MosesPunctNormalizer(source), *tokenizers
+    def moses(self) -> list[tuple[MosesPunctNormalizer, MosesTokenizer]]:
+        """Normalizer and tokenizer of each side."""
+        languages = self.settings.source, self.settings.target
+        return [(MosesPunctNormalizer(one), MosesTokenizer(one)) for one in languages]
 
     @cached_property
     def detokenizer(self) -> MosesDetokenizer:
@@ -112,9 +111,9 @@ class Text:
     def encode(self, line: str, side: int) -> list[str]:
         settings = self.settings
         if settings.moses:
-            normalizer, *tokenizers = self.moses
+            normalizer, tokenizer = self.moses[side]
             line = training_text(line, normalizer) if settings.normalize else line
-            line = tokenizers[side].tokenize(
+            line = tokenizer.tokenize(
                 line, aggressive_dash_splits=settings.aggressive, return_str=True
             )
         return [piece for word in line.split() for piece in self.segment(word)]

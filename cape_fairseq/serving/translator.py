@@ -23,7 +23,13 @@ BATCH = 4096  # tokens
 
 
 class Engine(Protocol):
-    """What runs a model; see :class:`FairseqEngine` and :class:`CTranslate2Engine`."""
+    """What runs a model; see :class:`FairseqEngine` and :class:`CTranslate2Engine`.
+
+    Attributes:
+        room: tokens of a line, or of its translation, that it takes; the end mark not counted.
+    """
+
+    room: int
 
     def submit(self, sources: Subwords, search: Search, prefixes: Subwords = ()) -> Waiting:
         """Begin to translate a batch; translations begin with ``prefixes``, if there are any."""
@@ -54,8 +60,8 @@ class Translator:
         engine: what runs the model.
         text: from raw text to subwords and back.
         longest: source tokens translated in one piece; longer lines are cut between sentences, or
-            between words. With a table of positions it is at most half of the table, so that a
-            translation may be twice as long.
+            between words. It is at most what the model takes; with the table of an exported model
+            half of it, so that a translation may be twice as long.
         batch: tokens of a batch.
     """
 
@@ -65,7 +71,7 @@ class Translator:
         self.engine = engine
         self.text = text
         table = text.settings.max_positions
-        self.longest = min(longest, max(table // 2, 1)) if table else longest
+        self.longest = min(longest, max(table // 2, 1) if table else engine.room)
         self.batch = batch
 
     def translate(
@@ -146,7 +152,7 @@ class Translator:
 
         Raises:
             UsageError: there are not as many translations as lines.
-            UserError: a line is longer than the model's table of positions.
+            UserError: a line is longer than the model takes.
         """
         if len(sources) != len(targets):
             raise UsageError(f"{len(sources)} lines have {len(targets)} translations")
@@ -154,12 +160,12 @@ class Translator:
             (self.text.source(source), self.text.target(target))
             for source, target in zip(sources, targets, strict=True)
         ]
-        table = self.text.settings.max_positions
         for number, pair in enumerate(pairs, 1):
-            if table and max(map(len, pair)) >= table:
+            if max(map(len, pair)) > self.engine.room:
                 raise UserError(
-                    f"line {number} has {max(map(len, pair))} tokens, but the model's positions "
-                    f"end at {table}; export it again with a larger --max-positions"
+                    f"line {number} has {max(map(len, pair)):,} tokens, but the model takes "
+                    f"{self.engine.room:,}; give shorter ones, or export a model again with a "
+                    "larger --max-positions"
                 )
         found: dict[int, Score] = {}
         for numbers in batches([max(map(len, pair)) for pair in pairs], self.batch):

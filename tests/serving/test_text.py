@@ -2,6 +2,9 @@
 
 import pytest
 
+from cape_fairseq.data.moses import tokenize
+from cape_fairseq.data.segmentation import read_codes
+from cape_fairseq.errors import UserError
 from cape_fairseq.serving.documents import Windows, by_sentences
 from cape_fairseq.serving.lines import blocks, numbered
 from cape_fairseq.serving.results import Hypothesis, Search
@@ -20,11 +23,21 @@ def test_many_short_lines_in_flat_memory(tmp_path):
             stream.write(f"w{number % 60} line {number}\n")
     count, most = 0, 0
     with open(path, "rb") as stream:
-        for lines in numbered(blocks([stream.fileno()])):
+        for lines in numbered(blocks(stream.fileno())):
             assert [line.number for line in lines] == list(range(count + 1, count + 1 + len(lines)))
             count, most = count + len(lines), max(most, sum(len(line.text) + 1 for line in lines))
     assert count == 100_000
     assert most <= 1 << 17
+
+
+def test_a_file_before_another_ends_its_last_line(tmp_path):
+    (tmp_path / "in").write_bytes(b"a\r\nb")
+    with open(tmp_path / "in", "rb") as stream:
+        (lines, last) = numbered(blocks(stream.fileno(), more=True), 7)
+    assert [(line.number, line.text, line.end) for line in (*lines, *last)] == [
+        (8, "a", "\r\n"),
+        (9, "b", "\n"),
+    ]
 
 
 def test_a_megabyte_in_one_line(tmp_path):
@@ -82,6 +95,8 @@ def test_raw_text_goes_through_moses_and_bpe(tmp_path):
 class Recorded:
     """An engine that translates w to W, and remembers what it was asked."""
 
+    room = 9
+
     def __init__(self):
         self.asked = []
 
@@ -96,6 +111,28 @@ class Recorded:
 
     def score(self, sources, targets):
         return [[-1.0] * (len(target) + 1) for target in targets]
+
+
+def test_each_side_is_normalized_by_its_own_language(tmp_path):
+    text = Text(TextSettings("en", "de"), tmp_path)
+    line = 'Er sagte "ja", 1 000 mal.'
+    for side, language in ((text.source, "en"), (text.target, "de")):
+        assert side(line) == next(tokenize([line], language)).split()
+    assert text.source(line) != text.target(line)
+
+
+@pytest.mark.parametrize("content", ["", "a sentence and no codes\n"])
+def test_what_is_no_codes_is_a_users_error(content, tmp_path):
+    (tmp_path / "codes").write_text(content)
+    with pytest.raises(UserError, match="codes cannot be used as BPE codes: invalid line 1"):
+        read_codes(tmp_path / "codes")
+
+
+def test_a_line_is_cut_to_what_the_engine_takes(tmp_path):
+    own = translator(tmp_path)
+    assert own.longest == own.engine.room
+    with pytest.raises(UserError, match="line 2 has 10 tokens, but the model takes 9"):
+        own.score(["a", "b"], ["a", "b " * 10])
 
 
 def translator(tmp_path, **settings):

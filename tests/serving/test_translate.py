@@ -10,7 +10,9 @@ import pytest
 
 from cape_fairseq import load
 from cape_fairseq.checkpoints.reading import read, write
+from cape_fairseq.errors import UserError
 from cape_fairseq.serving.text import SETTINGS
+from tests.serving.support import saved
 from tests.support import cape, fairseq, run
 
 LOADED = {}
@@ -121,6 +123,7 @@ def test_scores_nbest_and_json(model, tmp_path):
     ("arguments", "words"),
     [
         (["missing.pt"], "there is no checkpoint"),
+        (["MODEL", "--nbest", "2", "--document", "sentences"], "take --document whole"),
         (["MODEL", "--nbest", "9"], "needs a --beam of at least 9"),
         (["MODEL", "--engine", "ctranslate2"], "is a model for fairseq"),
         (["MODEL", "--source-lang", "en"], "give both"),
@@ -135,6 +138,17 @@ def test_wrong_use_is_told_in_a_sentence(arguments, words, model):
     assert result.returncode in (1, 2)
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_lines_of_several_files_stay_apart(model, tmp_path):
+    (tmp_path / "one").write_text("w1 w2\n\nw3")
+    (tmp_path / "two").write_text("w4\n")
+    words = ("translate", model, tmp_path / "one", tmp_path / "two", "--cpu", "--max-len-b", 5)
+    texts = cape(*words).stdout.split("\n")
+    assert len(texts) == 5
+    for more in ((), ("--document", "sentences")):
+        rows = [json.loads(row) for row in cape(*words, "--json-lines", *more).stdout.splitlines()]
+        assert [(row["line"], row["text"]) for row in rows] == list(enumerate(texts[:-1], 1))
 
 
 def test_settings_of_a_later_version_are_refused(model, tmp_path):
@@ -239,6 +253,19 @@ def test_a_longer_text_than_the_table_is_not_cut(exported, lines):
     assert found.source_tokens == line.split()
     assert found.pieces >= len(line.split()) / 32
     assert len(found.alignment) == len(found.tokens)
+
+
+@pytest.mark.parametrize("arch", ["abspos_transformer", "transformer"])
+def test_learned_positions_end_where_the_table_does(arch, tmp_path):
+    table = {"max_source_positions": 16, "max_target_positions": 24}
+    learned = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+    path = saved(tmp_path, arch, **table, **(learned if arch == "transformer" else {}))
+    own = load(path, moses=False)
+    assert own.longest == 15
+    (found,) = own.translate(["a b c " * 15])
+    assert (len(found.source_tokens), found.pieces) == (45, 3)
+    with pytest.raises(UserError, match="line 1 has 16 tokens, but the model takes 15"):
+        own.score(["a " * 16], ["a"])
 
 
 def test_an_ensemble_of_one_model_twice_is_that_model(model, lines, tmp_path):
