@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,16 @@ def told(key: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         return ""
     lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
     return next((value.strip() for name, _, value in lines if name.strip() == key), "")
+
+
+def cores() -> int:
+    """Threads for all that computes here: the first number of OMP_NUM_THREADS, or one for each
+    core that this process may use."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if wanted.isdecimal() and int(wanted):
+        return int(wanted)
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux only
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def is_amd() -> bool:

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "cape_fairseq"
 FLOORS = [
     "errors",
     "files",
+    "locks",
     "system",
     "positions",
     "encodings",
@@ -33,7 +34,16 @@ FLOORS = [
     "__main__",
     "__init__",  # cape_fairseq.load
 ]
-WITHOUT_FAIRSEQ = ("errors", "files", "system", "positions", "encodings", "data", "checkpoints")
+WITHOUT_FAIRSEQ = (
+    "errors",
+    "files",
+    "locks",
+    "system",
+    "positions",
+    "encodings",
+    "data",
+    "checkpoints",
+)
 
 
 def modules() -> list[Path]:

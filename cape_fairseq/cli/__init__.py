@@ -66,7 +66,10 @@ def build_parser() -> argparse.ArgumentParser:
         tool.add(own)
         if tool.passes_on:
             own.usage = f"{own.format_usage().removeprefix('usage: ').rstrip()} [-- OPTIONS]"
-        own.add_argument("--json", type=Path, metavar="FILE", help="write what is found as JSON")
+        if tool.tables:
+            own.add_argument(
+                "--json", type=Path, metavar="FILE", help="write what is found as JSON"
+            )
         own.set_defaults(run=tool.run)
     return parser
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cape_fairseq.cli.tool import Found, Tool, positive, show
 from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.system import cores
 
 if TYPE_CHECKING:
     from cape_fairseq.experiments.jobs import Plan
@@ -22,14 +24,21 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(positive(word) for word in text.split())
 
 
+def shell_words(text: str) -> tuple[str, ...]:
+    """Words as a shell takes them."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} cannot be split into words: {error}") from None
+
+
 def add_machine(parser: ArgumentParser) -> None:
-    cores = int(os.environ.get("OMP_NUM_THREADS") or 0)
     how_many = "of this machine (OMP_NUM_THREADS, or all)"
-    parser.add_argument("--cores", type=positive, default=cores, help=how_many)
+    parser.add_argument("--cores", type=positive, default=cores(), help=how_many)
     parser.add_argument("--executor", default="", help="of Snakemake, as slurm (this machine)")
     parser.add_argument("--profile", default="", metavar="DIR", help="of Snakemake")
     more = 'more options for it, as in --snakemake="--keep-going"'
-    parser.add_argument("--snakemake", default="", metavar="WORDS", help=more)
+    parser.add_argument("--snakemake", type=shell_words, default=(), metavar="WORDS", help=more)
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead")
 
 
@@ -169,13 +178,15 @@ def add_gpu_check(parser: ArgumentParser) -> None:
 def gpu_check(args: Namespace) -> Found:
     from cape_fairseq.experiments import gpu_check as tool
     from cape_fairseq.experiments.jobs import Plan
-    from cape_fairseq.experiments.machine import has_gpu
+    from cape_fairseq.experiments.machine import CPU_ONLY, has_gpu
 
     if args.wheels:
         print(*tool.wheels(), sep="\n")
         return Found([])
     if args.device == "cuda" and not has_gpu():
         raise UserError("there is no GPU here; --device cpu tries the path without one")
+    if args.device == "cpu":
+        os.environ[CPU_ONLY] = "1"
     out = args.out.absolute()
     args.json = args.json and args.json.absolute()
     if out.exists() and any(out.iterdir()):
@@ -220,7 +231,15 @@ TOOLS = (
     ),
     Tool("collect", "a paper's table with our numbers beside it", add_collect, collect, COLLECT),
     Tool("papers", "run the papers' experiments: a table each", add_papers, papers, PAPERS),
-    Tool("train-run", "fairseq-train in a folder that resumes", add_train, train_run, TRAIN, True),
+    Tool(
+        "train-run",
+        "fairseq-train in a folder that resumes",
+        add_train,
+        train_run,
+        TRAIN,
+        True,
+        False,
+    ),
     Tool("gpu-check", "all that needs a GPU, in one command", add_gpu_check, gpu_check, GPU),
-    Tool("run-job", "run one job of a plan (Snakemake calls this)", add_job, run_job),
+    Tool("run-job", "run one job of a plan (Snakemake calls this)", add_job, run_job, tables=False),
 )

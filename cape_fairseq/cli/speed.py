@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, positive
 from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.system import cores
 
 PARTS = ("training", "table9", "memory", "decoding")
 PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -88,7 +88,7 @@ def add_serving(parser: ArgumentParser) -> None:
     add("--data-bin", type=Path, metavar="DIR", help=where)
     add("--beam", type=positive, default=4, help="(4)")
     add("--rounds", type=positive, default=3, help="(3)")
-    add("--threads", type=positive, default=len(os.sched_getaffinity(0)), help="(all cores)")
+    add("--threads", type=positive, default=cores(), help="(all cores)")
     add("--max-positions", type=positive, default=1024, metavar="N", help="of the exports (1024)")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from cape_fairseq.cli import derive
 from cape_fairseq.cli.tool import Found, Tool, positive
 from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.system import cores
 
 
 def pairs(files: list[Path]) -> list[tuple[Path, Path]]:
@@ -98,9 +98,7 @@ def add_corpus(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--archives", type=Path, help="where archives are, or are put (OUT/archives)"
     )
-    parser.add_argument(
-        "--workers", type=positive, default=os.cpu_count(), help="processes (all cores)"
-    )
+    parser.add_argument("--workers", type=positive, default=cores(), help="processes (all cores)")
     parser.add_argument(
         "--limit", type=positive, help="most training pairs of a part, and a 20th of each test"
     )

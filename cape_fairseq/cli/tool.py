@@ -30,6 +30,7 @@ class Tool(NamedTuple):
     run: Callable[[Namespace], Found]
     more: str = ""
     passes_on: bool = False  # words after -- are fairseq-train's: args.passed_on
+    tables: bool = True  # it finds some, which --json takes
 
     @property
     def description(self) -> str:
@@ -46,7 +47,7 @@ def show(args: Namespace, found: Found) -> None:
     for rows in found.tables:
         print(("\n" if shown else "") + text(rows), flush=True)
         shown.append(rows)
-    if args.json and shown:
+    if shown and args.json:
         first, *others = shown
         tables = [rows._asdict() for rows in others]
         write_json(args.json, args.tool, first, found.data | ({"tables": tables} if tables else {}))
@@ -113,8 +114,10 @@ def write_outputs(args: Namespace, tool: Any, result: dict[str, Any], **plotting
         write_lines(suffixed(args.output, ".md"), markdown(rows))
         written.append(".md")
     if hasattr(tool, "plot"):
-        tool.plot(result, suffixed(args.output, ".png"), **plotting)
-        if suffixed(args.output, ".png").exists():
+        figure = suffixed(args.output, ".png")
+        figure.unlink(missing_ok=True)  # there may be nothing to draw now
+        tool.plot(result, figure, **plotting)
+        if figure.exists():
             written.append(".png")
     write_json(suffixed(args.output, ".json"), args.tool, rows, result)
     note = f"{args.output}{', '.join(written)}"

@@ -255,5 +255,6 @@ TOOLS = (
         add_translate,
         translate,
         TRANSLATING,
+        tables=False,
     ),
 )

@@ -50,7 +50,7 @@ def write_report(
 
     Args:
         folder: what the tools wrote.
-        models: checkpoints, one for each seed.
+        models: checkpoints, one for each seed; the first model is the baseline.
         data: the binarized data.
         subset: the split that was tested on.
         settings: what else the numbers depend on, in words.
@@ -58,7 +58,8 @@ def write_report(
     Raises:
         UserError: there are no results in it.
     """
-    wins = {f"wins_{name}": f"Tokens of {name} and the baseline" for name in models}
+    _, *others = models
+    wins = {f"wins_{name}": f"Tokens of {name} and the baseline" for name in others}
     lines = ["# Evaluation", ""]
     for stem, title in {**SECTIONS, **wins}.items():
         if (folder / f"{stem}.json").is_file():

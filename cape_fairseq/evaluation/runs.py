@@ -119,7 +119,8 @@ def measure(
         UserError: something of this is not there.
     """
     paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in (checkpoint, "last"))
-    settings = [path for path in (run.parent / "settings", run / "settings") if path.exists()]
+    above = (parent / "settings" for parent in [*run.parents][:3])  # of one recipe, or of papers
+    settings = [path for path in above if path.is_file()][:1]
     results = {
         "run": run.name,
         **describe_checkpoints(*paths),

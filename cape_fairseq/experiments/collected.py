@@ -82,7 +82,7 @@ def cost_rows(out: Path, experiment: Experiment) -> Rows:
     }
     plain = runs[experiment.rows[0].name]
     size = plain[0].get("parameters") if plain else None
-    speed = next((speed for found in runs.values() if (speed := speed_of(found))), None)
+    speed = speed_of(plain)
     lines = [cost(row, runs[row.name], size, speed) for row in experiment.rows if runs[row.name]]
     head = ["row", "parameters", "more than the first row", "of positions, published"]
     head += ["words/s, first row = 1"]

@@ -30,19 +30,15 @@ def prepared(
     made = tuple(job.outputs[0] for job in plan.jobs if job.outputs and job.outputs[0] == archives)
     job = Job(folder, (words,), made, (ready,), stdout=ready, heavy=True, hours=24.0)
     plan.add(job)
-    raw = {split: f"{folder}/raw/{split}.{corpus.target}" for split in ("valid", *tests(name))}
+    raw = {
+        split: f"{folder}/raw/{split}.{corpus.target}" for split in ("valid", *corpus.test_sets())
+    }
     if corpus.valid_every:
         del raw["valid"]
     plain = () if corpus.normalize else ("--no-normalize",)
     plain += () if corpus.hyphens else ("--no-aggressive-dashes",)
     codes = f"{folder}/codes"
     return Text(f"{folder}/data-bin", ready, corpus.source, corpus.target, raw, codes, plain)
-
-
-def tests(name: str) -> list[str]:
-    """Test sets of a corpus by fairseq's names."""
-    count = 1 if CORPORA[name].join_tests else len(CORPORA[name].test)
-    return ["test", *(f"test{number}" for number in range(1, count))]
 
 
 def stand_ins(plan: Plan, name: str, folder: str) -> str:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from cape_fairseq import locks, system
 from cape_fairseq.data.parallel import write_lines
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import locks
-from cape_fairseq.experiments.jobs import Plan
-from cape_fairseq.experiments.launch import FAILED, NEWS_FILE, STOPPED
+from cape_fairseq.experiments.jobs import Plan, read_job
+from cape_fairseq.experiments.launch import FAILED, NEWS_FILE, STOPPED, last_words
 from cape_fairseq.experiments.machine import CPU_ONLY, visible
 
 WORKFLOW = Path(__file__).with_name("workflow.smk")
@@ -32,7 +32,7 @@ class Machine:
     Args:
         gpus: of a training; 0 uses the processor.
         cpu: leave GPUs alone.
-        cores: of this machine, at most; 0 takes all.
+        cores: of this machine, at most.
         executor: Snakemake's, for instance slurm.
         profile: a folder of Snakemake's settings.
         more: further words for Snakemake.
@@ -40,21 +40,30 @@ class Machine:
 
     gpus: int = 0
     cpu: bool = False
-    cores: int = 0
+    cores: int = field(default_factory=system.cores)
     executor: str = ""
     profile: str = ""
-    more: str = ""
+    more: tuple[str, ...] = ()
 
     def options(self) -> list[str]:
-        cores = self.cores or os.cpu_count() or 1
-        config = [f"gpus={self.gpus}", f"cores={cores}"]
+        config = [f"gpus={self.gpus}", f"cores={self.cores}"]
         words = ["--profile", self.profile] if self.profile else []
         if self.executor:
             words += ["--executor", self.executor]
             words += [] if self.profile else ["--jobs", "100"]
         elif not self.profile:  # which has limits of its own
-            words += ["--cores", str(cores), "--resources", f"gpu={max(len(visible()), self.gpus)}"]
-        return [*words, *shlex.split(self.more), "--config", *config]
+            there = max(len(visible()), self.gpus)
+            words += ["--cores", str(self.cores), "--resources", f"gpu={there}"]
+        return [*words, *self.more, "--config", *config]
+
+    def check(self) -> None:
+        """
+        Raises:
+            UserError: a training wants more GPUs than this machine has.
+        """
+        here = not (self.executor or self.profile or self.cpu)
+        if here and 0 < len(visible()) < self.gpus:
+            raise UserError(f"{self.gpus} GPUs are asked for, but there are {len(visible())}")
 
 
 def need_snakemake() -> None:
@@ -94,6 +103,7 @@ def run(plan: Plan, out: Path, machine: Machine, settings: str) -> None:
         SystemExit: with status 143 or 130 when a signal ended it; trainings have saved.
     """
     need_snakemake()
+    machine.check()
     if machine.cpu:
         os.environ[CPU_ONLY] = "1"
     out.mkdir(parents=True, exist_ok=True)
@@ -114,9 +124,11 @@ def run(plan: Plan, out: Path, machine: Machine, settings: str) -> None:
 
 def reason(out: Path) -> str:
     """Why a plan failed, in a sentence and the last words of the job."""
-    text = (out / NEWS_FILE).read_text(encoding="utf-8")
-    if FAILED in text:
-        return text[text.index(FAILED) + len(FAILED) :].strip()
+    told = (out / NEWS_FILE).read_text(encoding="utf-8").splitlines()
+    failed = [line.removeprefix(FAILED) for line in told if line.startswith(FAILED)]
+    if failed:
+        log = out / read_job(out / "plan.json", failed[0]).log
+        return "\n".join([f"{failed[0]} failed; its log is {log}", *last_words(log)])
     lines = (out / SNAKEMAKE_LOG).read_text(encoding="utf-8").strip().splitlines()
     told = [line for line in lines if re.search(r"(Exception|Error)\b", line)] or lines[-1:]
     return f"Snakemake failed: {' '.join(told[:1])}; its log is {out / SNAKEMAKE_LOG}"
@@ -135,8 +147,7 @@ class Follower:
             *(sys.executable, "-m", "snakemake", "--snakefile", str(WORKFLOW)),
             *("--directory", str(self.out), "--nolock", "--rerun-incomplete"),
             *machine.options(),
-            f"plan={self.out / 'plan.json'}",
-            *([f"cluster={machine.executor}"] if machine.executor else []),
+            f"plan={json.dumps(str(self.out / 'plan.json'))}",  # Snakemake reads YAML
         ]
         before = {
             number: signal.signal(number, self.stop) for number in (signal.SIGTERM, signal.SIGINT)
@@ -183,7 +194,7 @@ class Follower:
             self.shown = stream.tell()
         for line in lines:
             if line.startswith(FAILED):
-                break  # told at the end
+                continue  # told at the end
             self.done += ": done in" in line
             count = self.progress() if ": done in" in line else ""
             print(f"{count}{line}", end="", file=sys.stderr, flush=True)

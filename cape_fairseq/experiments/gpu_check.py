@@ -16,7 +16,7 @@ from cape_fairseq.evaluation.rows import Rows, text
 from cape_fairseq.evaluation.training_log import read
 from cape_fairseq.experiments import corpora
 from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.launch import FAILED, NEWS_FILE, run_job
+from cape_fairseq.experiments.launch import last_words, run_job
 from cape_fairseq.experiments.recipes.settings import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,12 +67,6 @@ def jobs(plan: Plan, device: str, updates: int) -> None:
             plan.add(Job(f"{run}/train", (words,), (text.ready,), (f"{run}/trained",)))
 
 
-def failure(out: Path) -> str:
-    """Why the job under way failed, as it told itself."""
-    told = (out / NEWS_FILE).read_text(encoding="utf-8")
-    return told.rpartition(FAILED)[2].strip().splitlines()[-1]
-
-
 def check(out: Path, plan: Plan) -> dict[str, str]:
     """Run every job, in the current folder -> what failed, and why. One failure stops no other."""
     failed: dict[str, str] = {}
@@ -81,7 +75,7 @@ def check(out: Path, plan: Plan) -> dict[str, str]:
         try:
             run_job(job)
         except UserError:
-            failed[job.name] = failure(out)
+            failed[job.name] = (last_words(Path(job.log)) or ["it said nothing"])[-1]
     return failed
 
 

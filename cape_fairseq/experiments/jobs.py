@@ -41,11 +41,6 @@ class Job:
     hours: float = 4.0
 
     @property
-    def rule(self) -> str:
-        """The name as Snakemake wants it: letters, digits and underscores."""
-        return re.sub(r"\W", "_", self.name)
-
-    @property
     def log(self) -> str:
         folder, _, step = self.name.rpartition("/")
         return f"{folder}/logs/{step}.log" if folder else f"logs/{step}.log"
@@ -77,16 +72,6 @@ class Plan:
         self.jobs.append(job)
         return job
 
-    def find(self, name: str) -> Job:
-        """
-        Raises:
-            UserError: there is no such job.
-        """
-        for job in self.jobs:
-            if job.name == name:
-                return job
-        raise UserError(f"the plan has no job {name}")
-
     def targets(self) -> list[str]:
         """What no other job takes."""
         taken = {path for job in self.jobs for path in job.inputs}
@@ -95,9 +80,17 @@ class Plan:
     def write(self, path: Path) -> None:
         """Keep the plan beside what it makes, for Snakemake and the jobs it starts."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        jobs = [{**asdict(job), "rule": job.rule, "log": job.log} for job in self.jobs]
+        jobs = [
+            {**asdict(job), "rule": rule(job, number), "log": job.log}
+            for number, job in enumerate(self.jobs, 1)
+        ]
         found = {"targets": self.targets(), "shown": self.shown, "jobs": jobs}
         write_lines(path, [json.dumps(found, indent=1)])
+
+
+def rule(job: Job, number: int) -> str:
+    """A name for Snakemake: letters, digits and underscores, and no other job's."""
+    return f"{re.sub(r'[^a-zA-Z0-9]', '_', job.name)}_{number}"
 
 
 def read_job(path: Path, name: str) -> Job:
@@ -127,14 +120,24 @@ def command(*words: object) -> Command:
     return tuple(flat)
 
 
+def given(words: Sequence[str], option: str) -> str | None:
+    """The value that an option has where it comes last, as argparse takes it."""
+    found = None
+    for word, after in itertools.pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name == option:
+            found = value if equals else after
+    return found
+
+
 def last_of(words: Sequence[str], option: str) -> int | None:
-    """The number that an option has where it comes last, as argparse takes it.
+    """:func:`given` as a number.
 
     Raises:
         UserError: it is none.
     """
-    values = [value for word, value in itertools.pairwise(words) if word == option]
+    found = given(words, option)
     try:
-        return int(values[-1]) if values else None
+        return None if found is None else int(found)
     except ValueError:
-        raise UserError(f"{option} is {values[-1]}, but it must be a whole number") from None
+        raise UserError(f"{option} is {found}, but it must be a whole number") from None

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import IO
 
 import cape_fairseq
+from cape_fairseq import system
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.jobs import Command, Job, last_of
 from cape_fairseq.experiments.machine import has_gpu, reserved
@@ -47,7 +48,7 @@ def executable(command: Command) -> list[str]:
     if not tool.startswith("fairseq-"):
         return list(command)
     if tool == "fairseq-preprocess":
-        words += ["--workers", os.environ.get("OMP_NUM_THREADS", "1")]
+        words += ["--workers", str(system.cores())]
     else:
         words += ["--user-dir", str(Path(cape_fairseq.__file__).parent)]
         words += [] if has_gpu() or "--cpu" in words else ["--cpu"]
@@ -77,6 +78,12 @@ def time_to_go(job: Job, line: str) -> str:
         return ""
     left = (limit - int(done[1])) / float(rate[1])
     return f"update {done[1]} of {limit}, {left / 60:.0f} min to go: "
+
+
+def last_words(log: Path, count: int = 5) -> list[str]:
+    """The last lines of a job's log."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return [line for line in re.split(r"[\r\n]+", text) if line.strip()][-count:]
 
 
 def tell(message: str) -> None:
@@ -174,7 +181,5 @@ def check(job: Job, status: int) -> None:
         raise SystemExit(STOPPED)
     if status:
         log = Path(job.log)
-        text = log.read_text(encoding="utf-8", errors="replace")
-        words = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-5:]
-        tell("\n".join([f"{FAILED}{job.name} failed; its log is {log.absolute()}", *words]))
+        tell(f"{FAILED}{job.name}")
         raise UserError(f"{job.name} failed (exit status {status}); its log is {log.absolute()}")

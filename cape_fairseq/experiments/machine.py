@@ -13,25 +13,32 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import cape_fairseq
-from cape_fairseq import system
+from cape_fairseq import locks, system
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import locks
 
 CPU_ONLY = "CAPE_FAIRSEQ_CPU"  # set by recipes that are to leave GPUs alone
 
 
 def has_gpu() -> bool:
-    return shutil.which("nvidia-smi") is not None and not os.environ.get(CPU_ONLY)
+    return bool(visible())
 
 
 def visible() -> list[str]:
     """GPUs that this process may use, without importing torch."""
-    if not has_gpu():
-        return []
+    there = [] if os.environ.get(CPU_ONLY) else asked_of_gpus("-L")
     if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return [name for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if name]
-    found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    return [str(number) for number in range(len(found.stdout.splitlines()))]
+        names = os.environ["CUDA_VISIBLE_DEVICES"].split(",") if there else []
+        return [name for name in names if name and not name.startswith("-")]
+    whole = [line for line in there if line.startswith("GPU ")]  # others are parts of these (MIG)
+    return [str(number) for number in range(len(whole))]
+
+
+def asked_of_gpus(*words: str) -> list[str]:
+    """What nvidia-smi answers, a line a GPU; nothing where there is none, or no driver."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    found = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, check=False)
+    return found.stdout.splitlines() if found.returncode == 0 else []
 
 
 @contextmanager
@@ -59,9 +66,7 @@ def reserved(count: int) -> Iterator[dict[str, str]]:
 def device() -> str:
     """The first GPU's name, or the processor's."""
     if has_gpu():
-        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        found = subprocess.run(query, capture_output=True, text=True, check=False)
-        return (found.stdout.splitlines() or ["GPU"])[0]
+        return asked_of_gpus("--query-gpu=name", "--format=csv,noheader")[0]
     return system.told("model name") or os.uname().machine
 
 

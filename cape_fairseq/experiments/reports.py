@@ -34,7 +34,7 @@ def loss_by_position(plan, experiment, models, text, whole, smoke) -> list[str]:
     """CAPE, Figure 8: loss against position on stacks of 300 tokens, every row and seed."""
     options = command(
         *(STACKED, "--stack-min-tokens", 60 if smoke else 300),
-        *("--bpe", "subword_nmt", "--bpe-codes", text.folder.replace("data-bin", "codes")),
+        *("--bpe", "subword_nmt", "--bpe-codes", text.codes),
     )
     scored = {
         model.run: steps.score_references(plan, model, text, "test", "stacks", options)

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cape_fairseq import locks
 from cape_fairseq.data.parallel import read_json, write_lines
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import locks
+from cape_fairseq.experiments.jobs import given, last_of
 from cape_fairseq.experiments.launch import STOPPED, executable, run_command
 from cape_fairseq.experiments.machine import (
     cluster_prefix,
@@ -66,6 +67,23 @@ def split_limits(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return kept, limits
 
 
+def by_option(words: Sequence[str]) -> dict[str, str]:
+    """What each option is set to, where it comes last."""
+    found, option = {}, ""
+    for word in words:
+        if word.startswith("--"):
+            option, _, value = word.partition("=")
+            found[option] = value
+        else:
+            found[option] = f"{found.get(option, '')} {word}".strip()
+    return found
+
+
+def difference(one: dict[str, str], other: dict[str, str]) -> str:
+    """The options of ``one`` that ``other`` lacks or sets to something else."""
+    return " ".join(f"{key} {one[key]}".strip() for key in one if one[key] != other.get(key))
+
+
 class TrainingRun:
     """A training in ``run``: checkpoints, training.log and training.json with what it is made of.
 
@@ -113,11 +131,11 @@ class TrainingRun:
         if not self.state_path.exists():
             return empty
         before = read_json(self.state_path, "settings", "data", "starts")
-        if before["settings"] != now["settings"]:
-            old, new = set(before["settings"]), set(now["settings"])
+        old, new = by_option(before["settings"]), by_option(now["settings"])
+        if old != new:
             raise UserError(
-                f"{self.run} was trained with other settings ({' '.join(sorted(old - new))}) than "
-                f"now ({' '.join(sorted(new - old))}); choose another folder, or remove it"
+                f"{self.run} was trained with other settings ({difference(old, new)}) than now "
+                f"({difference(new, old)}); choose another folder, or remove it"
             )
         changed = [kind for kind in ("data", "parent") if before[kind] != now[kind]]
         if changed:
@@ -144,7 +162,8 @@ class TrainingRun:
         words = ("fairseq-train", *self.options, "--save-dir", str(self.checkpoints), *begin)
         world = max(self.gpus, 1) * self.nodes
         words += (*LOGGING, "--distributed-world-size", str(world))
-        if "--save-interval-updates" not in words and "--keep-last-epochs" not in words:
+        kept = (given(words, f"--{kind}") for kind in ("save-interval-updates", "keep-last-epochs"))
+        if not any(kept):
             words += ("--no-epoch-checkpoints",)
         python, *rest = executable(words)
         if world == 1:
@@ -185,13 +204,13 @@ class TrainingRun:
     def is_complete(self) -> bool:
         """Whether all updates are made; fairseq would make one more."""
         last = self.checkpoints / "checkpoint_last.pt"
-        limit = split_limits(self.options)[1].get("--max-update")
-        if limit is None or not last.exists():
+        limit = last_of(self.options, "--max-update")
+        if not limit or not last.exists():  # 0 is no limit
             return False
         from cape_fairseq.checkpoints.reading import read, updates_of
 
         try:
-            return updates_of(read(last)) >= int(limit)
+            return updates_of(read(last)) >= limit
         except UserError:  # damaged; fairseq takes the one before
             return False
 

@@ -3,7 +3,7 @@ import json
 import sys
 
 plan = json.load(open(config["plan"], encoding="utf-8"))
-on_cluster, gpus = config.get("cluster"), int(config["gpus"])
+gpus = int(config["gpus"])
 
 
 rule all:

@@ -8,15 +8,9 @@ from typing import Any
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.serving.results import Hypothesis, Search, Subwords, Waiting
+from cape_fairseq.system import cores
 
 MODEL = "model.bin"
-
-
-def threads() -> int:
-    """One for each core that this process may use."""
-    import os
-
-    return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
 class CTranslate2Engine:
@@ -45,7 +39,8 @@ class CTranslate2Engine:
         self.positions = positions
         self.room = positions - 1 if positions else sys.maxsize
         device = "cpu" if cpu or not ctranslate2.get_cuda_device_count() else "cuda"
-        each, together = (threads(), 1) if parallel and device == "cpu" else (1, threads())
+        own = cores()
+        each, together = (own, 1) if parallel and device == "cpu" else (1, own)
         counts = {"inter_threads": each, "intra_threads": together}
         try:
             self.model: Any = ctranslate2.Translator(str(folder), device, **counts)

@@ -11,7 +11,7 @@ from cape_fairseq.cli import GROUPS
 from cape_fairseq.evaluation.rows import Rows, markdown, read_json, text, write_json
 from tests.support import ROOT, cape
 
-TOOLS = [tool.name for group in GROUPS.values() for tool in group]
+TOOLS = {tool.name: tool for group in GROUPS.values() for tool in group}
 
 
 def test_help_lists_every_tool_by_what_it_is_for():
@@ -26,7 +26,7 @@ def test_help_lists_every_tool_by_what_it_is_for():
 def test_every_tool_has_help_and_json(name):
     printed = cape(name, "--help").stdout
     assert f"usage: cape-fairseq {name}" in printed
-    assert "--json FILE" in printed
+    assert ("--json FILE" in printed) == TOOLS[name].tables
 
 
 def test_version():
@@ -46,6 +46,7 @@ def test_version():
         (("swap-test", "a=x"), "'a=x' should be NAME=FILE,FILE"),
         (("plot-positions", "a", "--names", "b", "c"), "--names has 2 names for 1 checkpoints"),
         (("check-text", "a"), "files come in pairs, and 1 were given"),
+        (("lengths", "--out", "x", "--snakemake", "it's"), "it's cannot be split into words"),
     ],
 )
 def test_wrong_use_ends_with_2(arguments, message):

@@ -255,11 +255,12 @@ def test_position_loss_is_fairseqs_loss(models, data_bin, tmp_path):
 
 def test_evaluate_reports_everything(models, data_bin, tmp_path, forked_jobs):
     pytest.importorskip("snakemake")
+    out = tmp_path / "out #1: both"
     both = (f"stock={models['transformer']}", f"cape={models['cape']}")
     pair = ("--src", "en", "--tgt", "de")
     settings = ("--min-tokens", 30, "--edges", "0 10 inf", "--detokenize")
-    cape("evaluate", *both, *pair, "--data-bin", data_bin, "--out", tmp_path / "out", *settings)
-    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    cape("evaluate", *both, *pair, "--data-bin", data_bin, "--out", out, *settings)
+    report = (out / "report.md").read_text(encoding="utf-8")
     for title in (
         "Loss by position, stacked",
         "BLEU by source length",
@@ -273,8 +274,8 @@ def test_evaluate_reports_everything(models, data_bin, tmp_path, forked_jobs):
         report,
     )
     for figure in re.findall(r"\]\((\S+\.png)\)", report):
-        assert (tmp_path / "out" / figure).is_file()
-    loss = json.loads((tmp_path / "out" / "loss.json").read_text())["models"]
+        assert (out / figure).is_file()
+    loss = json.loads((out / "loss.json").read_text())["models"]
     assert loss["cape"]["all"]["error"][0] > 0
     assert loss["stock"]["all"]["mean"][0] < 2 * math.log(512)
     assert (
@@ -282,6 +283,13 @@ def test_evaluate_reports_everything(models, data_bin, tmp_path, forked_jobs):
         "beam 4" in report
     )
     assert "BLEU of detokenized text" in report
+    page = cape("report", out, *reversed(both), "--data-bin", data_bin, "--settings", "none").stdout
+    assert "Cosine" in page + (out / "report.md").read_text(encoding="utf-8")
+    assert "Tokens" not in (out / "report.md").read_text(encoding="utf-8")  # of the baseline
+    more = ("--data-bin", data_bin, "--out", tmp_path / "x", "--edges", "50 10")
+    refused = cape("evaluate", both[0], *pair, *more, check=False)
+    assert refused.returncode == 2
+    assert "edges of bins must be two or more rising numbers" in refused.stderr
     where = ("--data-bin", tmp_path, "--out", tmp_path / "x")
     refused = cape("evaluate", both[0], *pair, *where, check=False)
     assert refused.returncode == 1

@@ -1,12 +1,17 @@
 """What is shown of a plan, and signals at the worst moment."""
 
+import json
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from cape_fairseq.experiments.engine import SNAKEMAKE_LOG, Follower
+from cape_fairseq.errors import UserError
+from cape_fairseq.experiments import engine
+from cape_fairseq.experiments.engine import SNAKEMAKE_LOG, Follower, Machine, reason
+from cape_fairseq.experiments.jobs import Job, Plan
 from cape_fairseq.experiments.launch import NEWS_FILE
 from tests.support import TIMEOUT
 
@@ -29,6 +34,32 @@ def test_jobs_that_end_together_are_counted_one_by_one(tmp_path, capsys):
     ]
 
 
+def test_a_failure_is_told_without_what_other_jobs_said_later(tmp_path):
+    plan = Plan()
+    for name in ("a-b/train", "a_b/train"):
+        plan.add(Job(name, (("false",),)))
+    plan.write(tmp_path / "plan.json")
+    rules = [job["rule"] for job in json.loads((tmp_path / "plan.json").read_text())["jobs"]]
+    assert len(set(rules)) == 2
+    assert all(re.fullmatch(r"[A-Za-z]\w*", rule) for rule in rules)
+    log = tmp_path / "a_b" / "logs" / "train.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("the reason\n")
+    (tmp_path / "logs").mkdir()
+    news = "a-b/train, 10 s: epoch 1\nfailed: a_b/train\na-b/train, 20 s: epoch 2\n"
+    (tmp_path / NEWS_FILE).write_text(news + "failed: a-b/train\n")
+    assert reason(tmp_path) == f"a_b/train failed; its log is {log}\nthe reason"
+
+
+def test_more_gpus_than_there_are_are_refused_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "visible", lambda: ["0", "1"])
+    with pytest.raises(UserError, match="4 GPUs are asked for, but there are 2"):
+        engine.run(Plan(), tmp_path / "out", Machine(gpus=4), "")
+    assert not (tmp_path / "out").exists()
+    Machine(gpus=4, executor="slurm").check()
+    Machine(gpus=4, cpu=True).check()
+
+
 def test_a_signal_after_all_have_ended_is_no_error(tmp_path):
     follower = Follower(tmp_path)
     follower.process = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
@@ -41,7 +72,8 @@ def test_a_signal_after_all_have_ended_is_no_error(tmp_path):
 LATE = f"""
 import os, signal, subprocess, sys, types
 from pathlib import Path
-from cape_fairseq.experiments import engine, launch, locks
+from cape_fairseq import locks
+from cape_fairseq.experiments import engine, launch
 start = subprocess.Popen
 def late(command, **options):
     os.kill(os.getpid(), signal.SIGTERM)

@@ -255,6 +255,9 @@ def test_collected_costs_stand_beside_the_first_rows(tmp_path):
             path.write_text(json.dumps({**json.loads(path.read_text()), **cost, "device": "X"}))
     rows = (Row("sinpos", "sinpos"), Row("floater-all", "floater"))
     experiment = replace(EXPERIMENTS["floater_table2"], rows=rows)
+    other_first = replace(experiment, rows=(Row("rpe", "relpos"), *rows))
+    lines = {line[0]: line[1:] for line in cost_rows(tmp_path, other_first).lines}
+    assert lines["sinpos"][:4] == ["1,000", "-", "-", "-"]  # the first row has no cost yet
     lines = {line[0]: line[1:] for line in cost_rows(tmp_path, experiment).lines}
     assert lines["sinpos"] == ["1,000", "0", "-", "1.00", "1.50", "-", "X"]
     assert lines["floater-all"] == ["1,250", "250", "-", "0.50", "0.50", "-", "X"]

@@ -10,10 +10,17 @@ import time
 
 import pytest
 
+from cape_fairseq import locks
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import launch, locks, machine, steps
-from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.training import TrainingRun, data_digest, split_limits
+from cape_fairseq.experiments import launch, machine, steps
+from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
+from cape_fairseq.experiments.training import (
+    TrainingRun,
+    by_option,
+    data_digest,
+    difference,
+    split_limits,
+)
 from tests.support import cape, train_arguments
 
 
@@ -52,6 +59,10 @@ def test_it_resumes_starts_anew_and_refuses(data_bin, tmp_path):
     refused = train_run(run, "--", *options(data_bin, 4, "--dropout", "0.5"), check=False)
     assert refused.returncode == 1
     assert "was trained with other settings () than now (--dropout 0.5)" in refused.stderr
+    own = options(data_bin, 4)
+    assert TrainingRun(run, own, None).is_complete()
+    no_limit = [*own, "--max-update", "0"]  # the last one counts, and 0 is none
+    assert not TrainingRun(run, no_limit, None).is_complete()
 
 
 def test_another_parent_or_other_data_start_anew(data_bin, tmp_path, capsys):
@@ -104,7 +115,7 @@ def test_bad_use_is_one_sentence(tmp_path, data_bin):
 def test_locks_end_with_their_holder(tmp_path):
     path = tmp_path / "folder" / "lock"
     program = (
-        "import sys, time; from pathlib import Path; from cape_fairseq.experiments import locks;"
+        "import sys, time; from pathlib import Path; from cape_fairseq import locks;"
         "locks.take(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen(
@@ -150,11 +161,37 @@ def test_jobs_beside_each_other_take_other_gpus(tmp_path, monkeypatch):
 
 
 def test_only_visible_gpus_count(monkeypatch):
-    monkeypatch.setattr(machine.shutil, "which", lambda name: name)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert machine.visible() == ["2", "3"]
+    there = ["GPU 0: X (UUID: 1)", "  MIG 1g.10gb Device 0: (UUID: 2)", "GPU 1: X (UUID: 3)"]
+    monkeypatch.setattr(machine, "asked_of_gpus", lambda *words: there)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert machine.visible() == ["0", "1"]
+    for names, expected in (("2,3", ["2", "3"]), ("", []), ("-1", [])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+        assert machine.visible() == expected
+        assert machine.has_gpu() == bool(expected)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     monkeypatch.setenv(machine.CPU_ONLY, "1")
     assert machine.visible() == []
+
+
+def test_a_driver_that_does_not_work_is_no_gpu(tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho has failed; exit 9\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert not machine.has_gpu()
+
+
+def test_options_in_either_spelling():
+    words = ["--lr", "1", "--max-tokens=8", "--lr=2", "--flag", "--betas", "0.9", "-1"]
+    assert (given(words, "--lr"), last_of(words, "--max-tokens")) == ("2", 8)
+    assert given(words, "--other") is None
+    assert by_option(words) == {"--lr": "2", "--max-tokens": "8", "--flag": "", "--betas": "0.9 -1"}
+    assert by_option(["--flag", "--max-tokens", "8", "--betas", "0.9", "-1", "--lr", "2"]) == (
+        by_option(words)
+    )
+    assert difference(by_option(words), {"--lr": "1", "--flag": ""}) == (
+        "--lr 2 --max-tokens 8 --betas 0.9 -1"
+    )
 
 
 def test_limits_in_either_spelling():
@@ -197,8 +234,8 @@ def test_a_failing_job_is_named_with_its_log(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"a/work failed \(exit status 3\); its log is .*work.log"):
         launch.run_job(failing)
     told = (tmp_path / launch.NEWS_FILE).read_text()
-    assert told.startswith(f"failed: a/work failed; its log is {tmp_path}/a/logs/work.log")
-    assert "the reason" in told
+    assert told == "failed: a/work\n"
+    assert launch.last_words(tmp_path / "a" / "logs" / "work.log") == ["the reason"]
     assert not (tmp_path / "a" / "out").exists()
     launch.run_job(job(tmp_path, "echo", "words", stdout="a/out"))
     assert (tmp_path / "a" / "out").read_text() == "words\n"

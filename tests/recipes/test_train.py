@@ -77,9 +77,20 @@ def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
     assert "--max-source-positions 1101" in line
 
 
+def test_a_test_set_may_have_any_name(tmp_path):
+    write_corpus(tmp_path / "data", train=9, val=5)
+    words = [str(word) for word in command_line(tmp_path)[2:]]
+    for name in ("train", "val"):
+        printed = cape("train", *words, "--test", name, "--dry-run").stdout
+        output = "test" if name == "train" else name
+        assert f"> cape_transformer_tiny/{output}.out\n" in printed
+        assert f"--test {output}={tmp_path}/data/{name}.de" in printed
+
+
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
+        (["--long", "4096", "--", "--max-tokens=4000"], 1, "and batches have 4,000"),
         (["--long", "4096"], 1, "--long 4096 makes stacks of up to 4,096 tokens and an end mark"),
         (["--", "--max-source-positions", "x"], 1, "is x, but it must be a whole number"),
         (["--bpe", "many"], 2, "argument --bpe: many is not a whole number above 0"),

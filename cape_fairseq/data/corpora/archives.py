@@ -12,11 +12,13 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from tqdm import tqdm
 
+from cape_fairseq import locks
 from cape_fairseq.errors import UserError
 from cape_fairseq.files import sha256
 
@@ -33,13 +35,24 @@ def fetch(url: str, folder: Path) -> Path:
     Raises:
         UserError: it cannot be fetched, or has changed.
     """
-    path = folder / url.rsplit("/", 1)[1]
-    new = not path.is_file()
-    if new:
-        folder.mkdir(parents=True, exist_ok=True)
-        download(url, path)
-    check_sum(path, record=new)
+    path = folder / file_name(url)
+    if path.is_file():
+        check_sum(path)
+        return path
+    with locks.held(folder / "lock", wait=True, waiting=partial(tell_of, path)):
+        if not path.is_file():  # nobody else has fetched it meanwhile
+            download(url, path)
+            check_sum(path, record=True)
     return path
+
+
+def file_name(url: str) -> str:
+    """What an archive is called on the disk."""
+    return url.rsplit("/", 1)[1]
+
+
+def tell_of(path: Path, who: str) -> None:
+    print(f"{path.name}: {who} fetches archives into {path.parent}; this one waits", flush=True)
 
 
 def download(url: str, path: Path) -> None:
@@ -92,7 +105,7 @@ def size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def check_sum(path: Path, record: bool) -> None:
+def check_sum(path: Path, record: bool = False) -> None:
     """Compare a file with its line in SHA256SUMS beside it; ``record`` adds the line. What was put
     there has none."""
     sums = path.with_name("SHA256SUMS")

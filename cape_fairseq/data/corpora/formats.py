@@ -19,10 +19,6 @@ TEXT_TAG = re.compile(r"</?(?:title|description)>", re.IGNORECASE)
 IGNORED = re.compile(r"^\s*<(?:doc|refset|srcset|mteval|\?xml|!doctype)\b", re.IGNORECASE)
 
 
-def read_text(path: Path) -> Iterator[str]:
-    yield from (line.strip() for line in read_lines(path))
-
-
 def read_segments(path: Path) -> Iterator[str]:
     """The ``seg`` elements of SGML or XML test sets, entities resolved, in one line each.
 
@@ -49,7 +45,6 @@ def read_tagged(path: Path) -> Iterator[str]:
 
 
 READERS: dict[str, Callable[[Path], Iterator[str]]] = {
-    "text": read_text,
     "sgml": read_segments,
     "tags": read_tagged,
 }

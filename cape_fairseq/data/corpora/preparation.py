@@ -88,14 +88,10 @@ class Preparation:
         print(f"{self.name}: binarized data are in {self.out / 'data-bin'}; alpha is {alpha}")
 
     def splits(self) -> list[tuple[str, tuple[Part, ...]]]:
-        tests = (
-            [self.corpus.test] if self.corpus.join_tests else [(part,) for part in self.corpus.test]
-        )
-        named = [("test" + (str(n) if n else ""), parts) for n, parts in enumerate(tests)]
         return [
             ("train", self.corpus.train),
             *([("valid", self.corpus.valid)] if self.corpus.valid else []),
-            *named,
+            *self.corpus.test_sets().items(),
         ]
 
     def final_splits(self) -> list[str]:
@@ -109,9 +105,8 @@ class Preparation:
         """Both sides of a part, extracted."""
         found = []
         for index, language in enumerate(self.languages):
-            archive = fetch(part.url.format(lang=language), self.archives)
-            member = part.sides[index] if part.sides else part.member.format(lang=language)
-            found += extract(archive, [member], self.out / "extracted")
+            url, member = part.of_side(index, language)
+            found += extract(fetch(url, self.archives), [member], self.out / "extracted")
         return found
 
     def most(self, split: str) -> int | None:

@@ -10,7 +10,8 @@ import io
 import tarfile
 from pathlib import Path
 
-from cape_fairseq.data.corpora.table import CORPORA, Part
+from cape_fairseq.data.corpora.archives import file_name
+from cape_fairseq.data.corpora.table import CORPORA
 
 ENGLISH = [
     "The dog doesn't bark - does it?",
@@ -80,10 +81,6 @@ def pack(path: Path, members: dict[str, bytes]) -> None:
             tar.addfile(entry, io.BytesIO(content))
 
 
-def member(part: Part, language: str, index: int) -> str:
-    return part.sides[index] if part.sides else part.member.format(lang=language)
-
-
 def build_archives(name: str, folder: Path, train: int = 40, test: int = 5) -> None:
     """Every archive of a corpus, with so many pairs in each part of the training text and in each
     test set."""
@@ -92,12 +89,12 @@ def build_archives(name: str, folder: Path, train: int = 40, test: int = 5) -> N
     for part in (*corpus.train, *corpus.valid, *corpus.test):
         for index, language in enumerate((corpus.source, corpus.target)):
             count = train if part in corpus.train else test
-            path = member(part, language, index)
+            url, path = part.of_side(index, language)
             write = {"text": text, "tags": tags, "sgml": xml if path.endswith("xml") else sgml}[
                 part.form
             ]
             content = write(language, count)
-            packed.setdefault(part.url.format(lang=language).rsplit("/", 1)[1], {})[path] = (
+            packed.setdefault(file_name(url), {})[path] = (
                 gzip.compress(content) if path.endswith(".gz") else content
             )
     for archive, members in packed.items():

@@ -20,9 +20,10 @@ class Part:
     # Text, sgml (seg elements; also IWSLT's XML) or tags (IWSLT's training text).
     form: str = "text"
 
-    @property
-    def archive(self) -> str:
-        return self.url.rsplit("/", 1)[1]
+    def of_side(self, index: int, language: str) -> tuple[str, str]:
+        """Where the archive of a side is, and what the side is called in it."""
+        member = self.sides[index] if self.sides else self.member.format(lang=language)
+        return self.url.format(lang=language), member
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Corpus:
     note: str = field(default="", compare=False)
     # What papers say of it: alpha, training pairs.
     published: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    def test_sets(self) -> dict[str, tuple[Part, ...]]:
+        """Parts of the test sets by fairseq's names: test, test1, ..."""
+        sets = [self.test] if self.join_tests else [(part,) for part in self.test]
+        return {f"test{number or ''}": parts for number, parts in enumerate(sets)}
 
 
 EUROPARL = "http://statmt.org/wmt13/training-parallel-europarl-v7.tgz"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.bleu_by_length import parse_edges
+from cape_fairseq.evaluation.scoring import metric
 from cape_fairseq.experiments import steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
 from cape_fairseq.experiments.recipes.settings import NOT_CUT
@@ -32,8 +34,12 @@ class Evaluation:
     def __post_init__(self) -> None:
         """
         Raises:
-            UserError: a file is not there.
+            UserError: a file is not there, edges are none, or sacreBLEU needs a package for the
+                language.
         """
+        parse_edges(self.edges.split())
+        if self.detokenize:
+            metric(self.target)
         dictionary = f"dict.{self.source}.txt"
         if not (self.data_bin / dictionary).exists():
             raise UserError(

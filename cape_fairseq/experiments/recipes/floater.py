@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.scoring import metric
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
 from cape_fairseq.experiments.recipes.settings import OWN
@@ -59,10 +60,11 @@ class Protocol:
 def data(plan: Plan, wanted: Protocol) -> Text:
     """
     Raises:
-        UserError: there are no binarized data of these languages.
+        UserError: there are no binarized data of these languages, or sacreBLEU needs a package.
     """
     if wanted.data_bin is None:
         return corpora.quick_start(plan)
+    metric(wanted.target)
     folder = wanted.data_bin.absolute()
     ready = folder / f"dict.{wanted.source}.txt"
     if not ready.exists():

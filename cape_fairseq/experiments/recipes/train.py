@@ -3,7 +3,6 @@ text."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import splitter
 from cape_fairseq.experiments import corpora, steps
-from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.jobs import Job, Plan, command, given
 from cape_fairseq.experiments.recipes.settings import (
     NOT_CUT,
     OWN,
@@ -104,15 +103,13 @@ class Training:
         )
 
 
-def tuning(given: tuple[str, ...]) -> tuple[str, ...]:
+def tuning(options: tuple[str, ...]) -> tuple[str, ...]:
     """Half the peak of a training with these options, and a short warm-up.
 
     Raises:
         UserError: its learning rate is no number.
     """
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--lr")
-    peak = parser.parse_known_args(given)[0].lr
+    peak = given(options, "--lr")
     if peak is None:
         return TUNING
     try:
@@ -136,14 +133,16 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     stages = wanted.stages()
     most = min(longest(stage.options()) for stage in stages)
     text = corpora.checked(plan, text, most)
-    known = replace(text, references={wanted.test: text.references["test"]})
+    # Outputs have the test set's name, if nothing else in the run has it.
+    name = wanted.test if wanted.test not in ("train", "score", "table") else "test"
+    known = replace(text, references={name: text.references["test"]})
     results = []
     for stage in stages:
         parent = stage.started_from()
         model = steps.train(plan, stage.run, text, stage.options(), parent, gpus=gpus)
         beam = command("--beam", 4, NOT_CUT, positions(most))
-        output = steps.translate(plan, model, text, "test", wanted.test, beam)
-        results.append(steps.score(plan, model, known, [wanted.test], [output]))
+        output = steps.translate(plan, model, text, "test", name, beam)
+        results.append(steps.score(plan, model, known, [name], [output]))
     table = f"{wanted.run}/table.txt"
     words = command("cape-fairseq", "compare", results)
     plan.add(Job(f"{wanted.run}/table", (words,), tuple(results), (table,), stdout=table))

@@ -1,11 +1,13 @@
 """Archives of corpora: broken, changed, cut off, or not to be had."""
 
 import threading
+import time
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from cape_fairseq.data.corpora import archives
 from cape_fairseq.data.corpora.archives import check_sum, download, extract, fetch
 from cape_fairseq.data.corpora.formats import read_segments, read_tagged
 from cape_fairseq.data.corpora.stand_in import build_archives, pack, sgml, text
@@ -84,7 +86,29 @@ def test_a_changed_archive_is_refused(tmp_path):
 def test_no_network_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match=r"cannot be fetched .* put x.tgz into .* by hand"):
         fetch("http://127.0.0.1:9/x.tgz", tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_two_corpora_fetch_an_archive_once(tmp_path, monkeypatch):
+    begun, fetched = threading.Barrier(2), []
+
+    def slow(url, path):
+        fetched.append(url)
+        time.sleep(0.5)
+        path.write_bytes(b"content")
+
+    def start():
+        begun.wait()
+        fetch("http://nowhere.invalid/x.tgz", tmp_path)
+
+    monkeypatch.setattr(archives, "download", slow)
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fetched) == 1
+    assert len((tmp_path / "SHA256SUMS").read_text().splitlines()) == 1
 
 
 class Server(BaseHTTPRequestHandler):

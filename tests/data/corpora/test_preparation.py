@@ -9,6 +9,7 @@ import pytest
 from fairseq.data import indexed_dataset
 
 from cape_fairseq.data.corpora import binarizing
+from cape_fairseq.data.corpora.archives import file_name
 from cape_fairseq.data.corpora.cleaning import is_clean
 from cape_fairseq.data.corpora.preparation import Preparation
 from cape_fairseq.data.corpora.stand_in import build_archives, lines, pack
@@ -71,10 +72,11 @@ def test_held_out_pairs_are_counted_and_cleaned_as_in_fairseqs_scripts(tmp_path,
     build_archives("wmt14_en_fr", archives, train=40)
     number = len(CORPORA["wmt14_en_fr"].train) * 40 // 10
     long = {10: "word " * 200, 3: ""}
-    for language in ("en", "fr"):  # in the first part
+    for index, language in enumerate(("en", "fr")):  # in the first part
         part = CORPORA["wmt14_en_fr"].train[0]
         content = [long.get(i, line) for i, line in enumerate(lines(language, 40), 1)]
-        path, name = archives / part.archive, part.member.format(lang=language)
+        url, name = part.of_side(index, language)
+        path = archives / file_name(url)
         with tarfile.open(path) as tar:
             members = {entry.name: tar.extractfile(entry).read() for entry in tar}
         pack(path, {**members, name: ("\n".join(content) + "\n").encode()})
