@@ -81,30 +81,28 @@ class Row:
     resolve: Callable[[Any, bool], None] | None = None
 
 
-def resolve_cape(args: Any, distances_only: bool) -> None:
+def resolve_cape(args: Any, no_shift: str) -> None:
     if args.cape_global_shift is None:
-        args.cape_global_shift = 0.0 if distances_only else 5.0
+        args.cape_global_shift = 0.0 if no_shift else 5.0
 
 
-def check_cape(args: Any, distances_only: bool) -> None:
+def check_cape(args: Any, no_shift: str) -> None:
     """
     Raises:
         ValueError: an option of CAPE makes no sense with the encoding.
     """
-    check_schedule(args, distances_only)
+    check_schedule(args, no_shift)
     require(
         args.cape_local_shift <= 0.5 or args.cape_allow_reordering,
         "cape_local_shift",
         args.cape_local_shift,
         "at most 0.5, or tokens could change places (to allow that, add --cape-allow-reordering)",
     )
-    if not distances_only:
+    if not no_shift:
         return
-    encoding = args.position_encoding
-    why = f"{encoding} sees only differences of positions, which are the same after a shift of the "
-    why += "whole sentence"
-    require(args.cape_global_shift == 0, "cape_global_shift", args.cape_global_shift, f"0: {why}")
-    require(not args.cape_mean_normalize, "cape_mean_normalize", "set", f"left out: {why}")
+    shift = args.cape_global_shift
+    require(shift == 0, "cape_global_shift", shift, f"0: {no_shift}")
+    require(not args.cape_mean_normalize, "cape_mean_normalize", "set", f"left out: {no_shift}")
     moves = args.cape_local_shift > 0 or args.cape_global_scale > 1
     expected = "above 0 (or --cape-global-scale above 1), or nothing is augmented"
     require(moves, "cape_local_shift", 0, expected)
@@ -128,7 +126,7 @@ def build_shape(args: Any) -> SHAPE:
     return SHAPE(args.shape_max_shift, args.shape_shared_shift, build_schedule(args))
 
 
-def check_schedule(args: Any, distances_only: bool) -> None:
+def check_schedule(args: Any, no_shift: str) -> None:
     """
     Raises:
         ValueError: a probability above 1.
@@ -137,13 +135,13 @@ def check_schedule(args: Any, distances_only: bool) -> None:
     require(share <= 1, "shift_probability", share, "at most 1: it is a share of sentence pairs")
     alone = "0 without --shift-probability: it is for the pairs that are not shifted far"
     require(near == 0 or share < 1, "shift_near", near, alone)
-    if distances_only:
+    if no_shift:
         why = "{} with " + f"{args.position_encoding}, whose positions are not shifted"
         require(share == 1, "shift_probability", share, why.format(1))
         require(warmup == 0, "shift_warmup", warmup, why.format(0))
 
 
-def check_randpos(args: Any, distances_only: bool) -> None:
+def check_randpos(args: Any, no_shift: str) -> None:
     """
     Raises:
         ValueError: the source is scaled, too.

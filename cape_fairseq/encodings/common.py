@@ -137,7 +137,7 @@ def resolve(args: Any) -> None:
         args.position_augmentation = row.augmentation
     for augmentation in AUGMENTATIONS.values():
         if augmentation.resolve is not None:
-            augmentation.resolve(args, row.distances_only)
+            augmentation.resolve(args, row.no_shift)
     for other in ENCODINGS.values():
         if other.resolve is not None:
             other.resolve(args)
@@ -177,8 +177,7 @@ def check_long_text(args: Any, row: Encoding) -> None:
         why = f"0 with {row.name}, which has no positions between whole ones"
         require(row.scalable or value == 0, name, value, why)
     offset = args.position_offset
-    why = f"0 with {row.name}, which sees differences of positions only"
-    require(not row.distances_only or offset == 0, "position_offset", offset, why)
+    require(not row.no_shift or offset == 0, "position_offset", offset, f"0: {row.no_shift}")
 
 
 @cache
@@ -212,4 +211,4 @@ def check_augmentation(args: Any, row: Encoding) -> None:
     require(name in allowed, "position_augmentation", name, expected)
     augmentation = AUGMENTATIONS[name]
     if augmentation.check is not None:
-        augmentation.check(args, row.distances_only)
+        augmentation.check(args, row.no_shift)

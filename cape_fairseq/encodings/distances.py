@@ -62,7 +62,7 @@ ROPE = Encoding(
     augmentations=("cape", "randpos"),
     why_not=f"{SHIFTS.format('rope')}, or of both sides by as much",
     scalable=True,
-    distances_only=True,
+    no_shift=SHIFTS.format("rope"),
     attention=rotary,
     meaning=("rope_attention",),
     resolve=resolve_rope,
@@ -75,6 +75,6 @@ ALIBI = Encoding(
     augmentations=("cape", "randpos"),
     why_not=SHIFTS.format("alibi"),
     scalable=True,
-    distances_only=True,
+    no_shift=SHIFTS.format("alibi"),
     attention=linear_biases,
 )

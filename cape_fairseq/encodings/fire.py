@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cape_fairseq.encodings.distances import SHIFTS
 from cape_fairseq.encodings.options import option
 from cape_fairseq.encodings.row import Encoding, Stack
 from cape_fairseq.positions.fire import InterpolatedBiases
+
+COUNTS = "fire counts the tokens of a sentence from its begin, and a shift is no part of that"
 
 
 @dataclass
@@ -27,9 +28,9 @@ FIRE = Encoding(
     "biases that are a learned function of distance / position in self-attention (Li et al. 2024)",
     FireOptions,
     augmentations=("cape", "randpos"),
-    why_not=SHIFTS.format("fire"),
+    why_not=COUNTS,
     scalable=True,
-    distances_only=True,
+    no_shift=COUNTS,
     attention=biases,
     parameters=r"self_attn_positions\.(c|threshold_factor|(hidden|out)\.(weight|bias))",
 )

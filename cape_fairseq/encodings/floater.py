@@ -88,6 +88,14 @@ def self_attention(args: Any, block: int) -> dict[str, Any]:
 
 
 def check_kept(args: Any, side: str, kept: set[int]) -> None:
+    """
+    Raises:
+        ValueError: the only layer with biases would go, or its parent refuses it.
+    """
+    biases = args.floater_form == "bias" and args.floater_layers == "input"
+    given = ",".join(map(str, sorted(kept)))
+    why = "with 0: FLOATER's biases are in the first layer alone"
+    require(0 in kept or not biases, f"{side}_layers_to_keep", given, why)
     row = parent_of(args)
     if row and row.check_kept:
         row.check_kept(args, side, kept)

@@ -18,7 +18,7 @@ KERPLE = Encoding(
     augmentations=("cape", "randpos"),
     why_not=SHIFTS.format("kerple"),
     scalable=True,
-    distances_only=True,
+    no_shift=SHIFTS.format("kerple"),
     attention=biases,
     parameters=r"self_attn_positions\.log_r[12]",
 )

@@ -39,7 +39,7 @@ class Encoding:
         augmentation: the one that it has where nothing is said; with ``fixed`` it has no other.
         why_not: why other augmentations mean nothing to it.
         scalable: whether positions between whole ones mean something (``--source-scale``).
-        distances_only: whether it sees differences of positions and nothing else of them.
+        no_shift: why a shift of a whole sentence means nothing to it; empty where it does.
         absolute: whether a shift of all positions can be probed.
         every_block: why ``--position-layers all`` means nothing; empty where it does.
         enters_blocks: args -> whether something is added to the input of blocks after the first,
@@ -72,7 +72,7 @@ class Encoding:
     fixed: bool = False
     why_not: str = ""
     scalable: bool = False
-    distances_only: bool = False
+    no_shift: str = ""
     absolute: bool = False
     every_block: str = "it adds nothing to the input of a block"
     enters_blocks: Callable[[Any], bool] = lambda args: False

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from cape_fairseq.encodings.distances import SHIFTS
 from cape_fairseq.encodings.options import option, require
 from cape_fairseq.encodings.row import Encoding, Stack
 from cape_fairseq.positions.t5 import BucketedBiases
@@ -42,7 +43,7 @@ T5 = Encoding(
     T5Options,
     augmentations=("randpos",),
     why_not="buckets are of whole distances",
-    distances_only=True,
+    no_shift=SHIFTS.format("t5"),
     attention=biases,
     parameters=r"self_attn_positions\.weight",
     check=check,

@@ -174,9 +174,11 @@ class PositionalTransformer(TransformerModelBase):
 
 
 def share_if_joined(args: Any, task: Any) -> None:
-    """Where a preset shares all embeddings, do so only if both languages have one dictionary."""
+    """Where a preset shares all embeddings, do so only if both languages have one dictionary, and
+    both sides one width."""
     if getattr(args, "share_if_joined", False):
-        args.share_all_embeddings = task.source_dictionary == task.target_dictionary
+        same_width = args.encoder_embed_dim == args.decoder_embed_dim
+        args.share_all_embeddings = same_width and task.source_dictionary == task.target_dictionary
 
 
 def speed_up(model: PositionalTransformer, args: Any) -> None:

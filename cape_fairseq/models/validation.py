@@ -12,6 +12,7 @@ from cape_fairseq.models.config import InitialOptions, SpeedOptions
 UNSUPPORTED = {
     "cross_self_attention": "this model attends to source and target separately",
     "encoder_xformers_att_config": "this model has an attention of its own",
+    "base_layers": "layers of experts know nothing of positions",
     "decoder_xformers_att_config": "this model has an attention of its own",
 }
 

@@ -73,7 +73,8 @@ class Attention(MultiheadAttention):
                 of the same tokens.
             key_rotation: complex [B, 1, S, D / 2], turns the keys of ``key``.
             query_bias: [T, B or 1, C], added to the projected queries.
-            query_scale: [B, 1, T or 1, 1], multiplies the scores of a query.
+            query_scale: [B, 1, T or 1, 1], multiplies the scores of a query, and what the mask
+                adds to them.
             key_bias, value_bias: [T or S, B or 1, C], the same for the keys and values of ``key``.
 
         Returns:
@@ -82,7 +83,9 @@ class Attention(MultiheadAttention):
         length, batch, width = query.shape
         q = self.split_heads(add(self.q_proj(query), query_bias))
         q = q if rotation is None else rotate(q, rotation)
-        q = q if query_scale is None else q * query_scale.type_as(q)
+        if query_scale is not None:
+            q = q * query_scale.type_as(q)
+            mask = mask * query_scale if mask is not None and mask.is_floating_point() else mask
         source = query if key is None else key
         biases = (key_bias, value_bias)
         turn = rotation if key is None else key_rotation
@@ -109,7 +112,7 @@ class Attention(MultiheadAttention):
             return attend_with_weights(q, k, v, mask, causal, dropout, *tables)
         if self.relative_keys is not None:
             return relative_attention(q, k, v, *tables, mask, causal, dropout), None
-        with full_precision(q) as exact:
+        with full_precision(q, self.training) as exact:
             q, k, v = (exact(part) for part in (q, k, v))
             if mask is not None and mask.is_floating_point():
                 mask = mask.type_as(q)  # of float32 all that q keeps

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cape_fairseq.encodings.build import self_attention_options
 from cape_fairseq.modules.attention import Attention, IncrementalState
+from cape_fairseq.modules.precision import mixed
 
 # Zero parameters that fairseq 0.12.2 keeps in every encoder layer for an inference path around
 # ``self_attn``. They are not part of the model: dropped here, and ignored in its checkpoints.
@@ -87,7 +88,7 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
     """Self-attention and feed-forward block of the encoder; ``block`` counts from 1."""
 
     def __init__(self, cfg, block: int, return_fc: bool = False) -> None:
-        self.block = block
+        self.block, self.autocast = block, cfg.autocast
         super().__init__(cfg, return_fc)
         self.name_dropout("TransformerEncoderLayer")
         self.add_omegas(cfg, "self_attn", "fc")
@@ -97,6 +98,7 @@ class EncoderLayer(SublayerMixin, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg) -> Attention:
         return self.build_attention(cfg, cfg.encoder.attention_heads, self_attention=True)
 
+    @mixed
     def forward(self, x: Tensor, **attention: Tensor | None) -> Tensor:
         """x [S, B, C], and what positions and padding give to :class:`Attention` -> [S, B, C]."""
         norm = self.self_attn_layer_norm
@@ -118,7 +120,7 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
     counts from 1."""
 
     def __init__(self, cfg, block: int, no_encoder_attn: bool = False) -> None:
-        self.block = block
+        self.block, self.autocast = block, cfg.autocast
         super().__init__(cfg, no_encoder_attn)
         self.name_dropout("TransformerDecoderLayer")
         cross = ("encoder_attn",) if self.encoder_attn is not None else ()
@@ -135,6 +137,7 @@ class DecoderLayer(SublayerMixin, TransformerDecoderLayerBase):
             cfg, cfg.decoder.attention_heads, kdim=width, vdim=width, encoder_decoder_attention=True
         )
 
+    @mixed
     def forward(
         self,
         x: Tensor,

@@ -21,13 +21,14 @@ def autocast(kind: str, device: torch.device) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def full_precision(x: Tensor) -> Iterator[Callable[[Tensor], Tensor]]:
+def full_precision(x: Tensor, learns: bool) -> Iterator[Callable[[Tensor], Tensor]]:
     """Where attention learns on a CPU under autocast, what makes its operands float32.
 
     Backward through PyTorch's fused attention takes 3.5 times as long in bfloat16 as in float32
     there, a sixth of a training step at the base size.
     """
-    if not (x.device.type == "cpu" and x.requires_grad and torch.is_autocast_enabled("cpu")):
+    # (Not x.requires_grad: --checkpoint-activations computes twice, and without gradients first.)
+    if not (x.device.type == "cpu" and learns and torch.is_autocast_enabled("cpu")):
         yield lambda part: part
         return
     with torch.autocast("cpu", enabled=False):
@@ -35,11 +36,12 @@ def full_precision(x: Tensor) -> Iterator[Callable[[Tensor], Tensor]]:
 
 
 def mixed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A stack's forward pass in the precision that its ``autocast`` names."""
+    """The forward pass of a stack, or of a layer, in the precision that its ``autocast`` names.
+    (``--checkpoint-activations`` runs layers again outside of their stack's.)"""
 
     @wraps(forward)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with autocast(self.autocast, self.embed_tokens.weight.device):
+        with autocast(self.autocast, next(self.parameters()).device):
             return forward(self, *args, **kwargs)
 
     return wrapped

@@ -22,6 +22,8 @@ class FusedAdam(AdamW):
     def __init__(self, params: Any, **options: Any) -> None:
         super().__init__(params, fused=True, **options)
 
+    supports_flat_params = True  # --fp16 then updates one tensor
+
     def step(self, closure: Any = None) -> Any:
         given = [group["eps"] for group in self.param_groups]
         for group in self.param_groups:
@@ -88,3 +90,8 @@ class FairseqFusedAdam(FairseqAdam):
             "eps": self.cfg.adam_eps,
             "weight_decay": self.cfg.weight_decay,
         }
+
+
+# A checkpoint has the name of its optimizer's class, and goes on with no other: this one may take
+# the place of fairseq's, and the other way round.
+FairseqFusedAdam.__name__ = FairseqAdam.__name__

@@ -86,7 +86,7 @@ class FairseqRAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict[str, Any]:
-        """What a resumed run takes from the command line instead of the checkpoint."""
+        """Options of :class:`RAdam`. (A resumed run has the checkpoint's.)"""
         lr = self.cfg.lr[0] if isinstance(self.cfg.lr, Collection) else self.cfg.lr
         betas = parse_betas(self.cfg.radam_betas)
         return {

@@ -1,6 +1,8 @@
 """Repairs of fairseq, one file a fault. Stock models profit, too."""
 
 from cape_fairseq.patches import (
+    amp_scale,
+    averaged_buffers,
     checkpoint_files,
     damaged_checkpoint,
     last_batch,
@@ -17,6 +19,8 @@ FAULTS = (
     damaged_checkpoint,
     checkpoint_files,
     loss_is_no_number,
+    amp_scale,
+    averaged_buffers,
 )
 installed: list[str] = []
 

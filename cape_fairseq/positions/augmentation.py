@@ -20,7 +20,7 @@ class Draw(NamedTuple):
     shift: Tensor | None = None  # [B, 1], added to every position of a row
     local_shift: Tensor | None = None  # [B, T], added token by token
     scale: Tensor | None = None  # [B, 1], multiplies every position of a row
-    places: Tensor | None = None  # [B, T], distinct whole numbers in random order
+    places: Tensor | None = None  # [B, T or fewer], distinct whole numbers in random order
 
     def to(self, device: torch.device) -> Draw:
         return Draw(
@@ -40,6 +40,7 @@ class Augmentation:
 
     is_random: ClassVar[bool] = False
     respaces: ClassVar[bool] = False  # whether distances change in translation, too
+    centres: ClassVar[bool] = False  # whether positions are counted from the source's middle
     reach: ClassVar[int] = 0  # by how much the largest position can grow in training
 
     def draw(

@@ -52,6 +52,10 @@ class CAPE(Augmentation):
         )
         return PairDraw(source, target)
 
+    @property
+    def centres(self) -> bool:
+        return self.mean_normalize
+
     def reference(self, positions: Tensor, padding_mask: Tensor) -> Tensor | None:
         return masked_mean(positions, padding_mask) if self.mean_normalize else None
 

@@ -32,7 +32,8 @@ class LongText:
 
         Args:
             positions: float32 [B, T].
-            first: position of the first token, which stays where it is but for the offset.
+            first: what stays where it is but for the offset: the position of the first token, or
+                the middle of the source where positions are counted from there.
             count: source tokens, float32 [B, 1].
         """
         if self.interpolate:

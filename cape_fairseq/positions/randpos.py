@@ -36,16 +36,6 @@ class RandomPositions(Augmentation):
         generator: torch.Generator | None = None,
         updates: int = 0,
     ) -> PairDraw:
-        """
-        Raises:
-            ValueError: a sentence has more tokens than the range.
-        """
-        longest = max(source_length, target_length)
-        if longest > self.range:
-            raise ValueError(
-                f"a sentence has {longest} tokens, but --randpos-range is {self.range}; give a "
-                "larger range, or train on shorter sentences"
-            )
         source, target = (
             Draw(places=torch.rand(batch, self.range, generator=generator).argsort(1)[:, :length])
             for length in (source_length, target_length)
@@ -62,15 +52,29 @@ class RandomPositions(Augmentation):
         draw: Draw | None = None,
         reference: Tensor | None = None,
     ) -> Tensor:
+        """
+        Raises:
+            ValueError: a sentence of training has more tokens than the range.
+        """
         numbers = token_numbers(padding_mask)
         first = positions - numbers
         if draw is None or draw.places is None:
             count = self.reference(positions, padding_mask) if reference is None else reference
-            stride = (self.range / (2 * (count + 1))).clamp(min=1)
+            # One division: a rounded stride would lose whole numbers.
+            spaced = (numbers * self.range / (2 * (count + 1))).floor()
             shift = 0.0 if draw is None or draw.shift is None else draw.shift
-            return first + (numbers * stride).floor() + shift
+            return first + torch.maximum(numbers, spaced) + shift
+        counts = (~padding_mask).sum(1, keepdim=True)
+        if padding_mask.size(1) > self.range:  # of tokens or, where batches are wide, of padding
+            self.check_length(int(counts.max()))
         # The first n of a random order are a random choice of n; a row's others go to its end.
-        columns = torch.arange(padding_mask.size(1), device=positions.device)
-        unused = columns >= (~padding_mask).sum(1, keepdim=True)
-        places = draw.places.masked_fill(unused, self.range).sort(1)[0]
-        return first + places.gather(1, numbers.clamp(min=0).long())
+        columns = torch.arange(draw.places.size(1), device=positions.device)
+        places = draw.places.masked_fill(columns >= counts, self.range).sort(1)[0]
+        return first + places.gather(1, numbers.clamp(0, places.size(1) - 1).long())
+
+    def check_length(self, longest: int) -> None:
+        if longest > self.range:
+            raise ValueError(
+                f"a sentence has {longest} tokens, but --randpos-range is {self.range}; give a "
+                "larger range, or train on shorter sentences"
+            )

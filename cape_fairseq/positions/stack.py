@@ -153,7 +153,8 @@ class StackPositions:
         if self.long_text != NOTHING:
             counted = padding.mask if source is None else source.padding_mask
             count = (~counted).sum(1, keepdim=True).float()
-            batch.positions = self.long_text.place(batch.positions, self.first, count)
+            begin = 0 if self.augmentation.centres else self.first
+            batch.positions = self.long_text.place(batch.positions, begin, count)
             batch.sharpen(self.long_text, count, causal)
         batch.own = self.attention_arguments(batch, draw is not None, causal)
         if source is not None and self.attention.crosses:

@@ -199,10 +199,12 @@ def test_wrong_options_stop_before_training(data_bin, tmp_path):
     ("encoding", "more"),
     [
         *((encoding, ("--optimizer", "adam")) for encoding in ENCODINGS),
-        ("cape", ("--optimizer", "radam", "--residual-init", "admin")),
-    ],  # as the CAPE paper's recipes
+        ("cape", ("--optimizer", "radam", "--residual-init", "admin")),  # as CAPE's recipes
+        ("rope", ("--optimizer", "fused_adam")),  # as the recipes on one's own text
+    ],
 )
-def test_fp16(encoding, more, data_bin, tmp_path):
+@pytest.mark.parametrize("precision", ["--fp16", "--amp"])
+def test_half_precision(encoding, more, precision, data_bin, tmp_path):
     output = fairseq(
         "train",
         data_bin,
@@ -210,7 +212,7 @@ def test_fp16(encoding, more, data_bin, tmp_path):
         tmp_path,
         "--arch",
         f"{encoding}_transformer_tiny",
-        "--fp16",
+        precision,
         *more,
         "--lr",
         "1e-3",

@@ -156,6 +156,23 @@ from tests.support import ToyTask, build
             "--decoder-layers-to-keep is 1, but it must be with 0: relative positions are in",
         ),
         (
+            {
+                "position_encoding": "floater",
+                "floater_layers": "input",
+                "encoder_layers_to_keep": "1",
+            },
+            "--encoder-layers-to-keep is 1, but it must be with 0: FLOATER's biases are in",
+        ),
+        (
+            {
+                "position_encoding": "fire",
+                "position_augmentation": "cape",
+                "cape_global_shift": 5.0,
+            },
+            "--cape-global-shift is 5.0, but it must be 0: fire counts the tokens of a sentence",
+        ),
+        ({"base_layers": 1}, "--base-layers is set, but it must be left out: layers of experts"),
+        (
             {"position_encoding": "floater", "floater_step": 0.0},
             "--floater-step is 0.0, but it must be a number above 0",
         ),

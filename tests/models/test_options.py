@@ -122,6 +122,8 @@ def test_tiny_shares_embeddings_only_where_the_dictionary_is_joined():
     assert apart.encoder.embed_tokens.weight.shape != apart.decoder.embed_tokens.weight.shape
     joined = build("sinpos_transformer_tiny")
     assert joined.encoder.embed_tokens is joined.decoder.embed_tokens
+    narrow = build("sinpos_transformer_tiny", decoder_embed_dim=64)
+    assert narrow.decoder.embed_tokens.weight.size(1) == 64
     asked = Namespace(arch="sinpos_transformer_tiny", share_all_embeddings=True)
     with pytest.raises(ValueError, match="share-all-embeddings requires a joined dictionary"):
         build_model(asked, TwoDictionaries())

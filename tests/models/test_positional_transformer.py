@@ -190,7 +190,12 @@ def test_low_precision(encoding, dtype, tolerance):
     model = build(f"{encoding}_transformer_tiny")
     source, target = batch([600, 300], True), batch([50, 9], False)
     expected = model(source, None, target)[0]
+    places = model.encoder.positions.begin(source).positions
+    (entering, *_) = model.encoder(source, return_all_hiddens=True)["encoder_states"]
     low = model.to(dtype)
+    assert torch.equal(low.encoder.positions.begin(source).positions, places)
+    (rounded, *_) = low.encoder(source, return_all_hiddens=True)["encoder_states"]
+    assert (rounded.float() - entering).abs().max() < 0.02 * entering.abs().max()
     scores = low(source, None, target)[0]
     assert scores.dtype == dtype
     assert (scores.float() - expected)[

@@ -60,7 +60,7 @@ def test_attention_learns_in_float32_on_a_cpu(monkeypatch):
     assert set(seen) == {torch.float32}
     seen.clear()
     with torch.no_grad():
-        model.encoder(batch([5, 9], True), None)
+        model.eval().encoder(batch([5, 9], True), None)
     assert set(seen) == {torch.bfloat16}
 
 
@@ -124,3 +124,20 @@ def test_training_resumes_exactly_and_checkpoints_are_float32(data_bin, tmp_path
         torch.float32,
         torch.float64,
     }
+
+
+def test_activations_that_are_computed_again_are_those_of_the_forward_pass(monkeypatch):
+    """--checkpoint-activations runs layers again outside of the stack's forward pass."""
+    model = build("rope_transformer_tiny", autocast="bf16", checkpoint_activations=True, **SMALL)
+    products, seen = [], []
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    for layer in layers:
+        layer.fc1.register_forward_hook(lambda module, given, found: products.append(found.dtype))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        "torch.nn.functional.scaled_dot_product_attention",
+        lambda q, *args, **more: seen.append(q.dtype) or attend(q, *args, **more),
+    )
+    scores(model.train()).float().square().mean().backward()
+    assert products == [torch.bfloat16] * 2 * len(layers)
+    assert set(seen) == {torch.float32}

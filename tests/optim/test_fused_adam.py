@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from fairseq.optim.adam import Adam
+from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import OmegaConf
 
 from cape_fairseq.optim.fused_adam import FairseqFusedAdam, FusedAdam
@@ -69,3 +70,30 @@ def test_options_without_a_meaning_are_refused():
         FairseqFusedAdam(OmegaConf.create({**given, "fp16_adam_stats": True}), parameters())
     with pytest.raises(ValueError, match=r"--adam-betas is 0\.9, but it must be two numbers"):
         FairseqFusedAdam(OmegaConf.create({**given, "adam_betas": "0.9"}), parameters())
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_training_takes_it(half, monkeypatch):
+    """fairseq's optimizer of half precision on one flat tensor: steps are those of its adam."""
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    common = {"fp16_init_scale": 1, "fp16_scale_tolerance": 0.0, "min_loss_scale": 1e-4}
+    common |= {"fp16_scale_window": 4, "threshold_loss_scale": None, "bf16": half == torch.bfloat16}
+    adam = {"adam_betas": "(0.9, 0.98)", "adam_eps": 1e-4, "weight_decay": 0.1, "lr": [0.01]}
+    adam |= {"fp16_adam_stats": False, "use_old_adam": True, "tpu": False}
+    found = []
+    for name in ("adam", "fused_adam"):
+        own = {**adam, "_name": name, "use_old_adam": name == "adam"}
+        cfg = {"common": common, "optimizer": own, "optimization": {"update_freq": [1]}}
+        cfg |= {"distributed_training": {"distributed_world_size": 1}}
+        params = [torch.nn.Parameter(p.detach().to(half)) for p in parameters()]
+        optimizer = FP16Optimizer.build_optimizer(OmegaConf.create(cfg), params)
+        for number in range(5):
+            optimizer.zero_grad()
+            generator = torch.Generator().manual_seed(number)
+            slopes = [torch.randn(p.shape, generator=generator).to(half) for p in params]
+            optimizer.backward(sum((p * g).sum() for p, g in zip(params, slopes, strict=True)))
+            optimizer.clip_grad_norm(0.0)
+            optimizer.step()
+        found.append([p.detach().float() for p in params])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(b, a, rtol=0.01, atol=1e-3)

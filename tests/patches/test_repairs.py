@@ -8,11 +8,15 @@ import pytest
 import torch
 from fairseq import utils
 from fairseq.data import data_utils
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema.ema import EMA
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 import cape_fairseq.models  # noqa: F401  (puts the repair in place)
-from tests.support import ROOT, run
+from tests.support import ROOT, build, run
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.sampled_from([1, 8]), st.booleans())
@@ -85,3 +89,41 @@ def test_a_process_ends_well_while_batches_are_read_ahead(room_and_seconds):
     """Unrepaired, it aborts: a thread in torch cannot end with Python. (Waiting for room or asleep
     it can.)"""
     assert run([sys.executable, "-c", READING_AHEAD, *room_and_seconds], cwd=ROOT).returncode == 0
+
+
+def test_amp_divides_gradients_by_the_scale_once():
+    """Plain gradient descent shows what every gradient was divided by."""
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    common = {"fp16_init_scale": 2.0**17, "amp_scale_window": None, "min_loss_scale": 1e-4}
+    sgd = {"_name": "sgd", "lr": [0.5], "momentum": 0.0, "weight_decay": 0.0}
+    cfg = OmegaConf.create({"common": common, "optimizer": sgd})
+    optimizer = AMPOptimizer.build_optimizer(cfg, [parameter])
+    optimizer._grad_scaler = torch.amp.GradScaler("cpu", init_scale=2.0**17)
+    optimizer.backward((parameter * torch.tensor([1.0, -2.0, 4.0])).sum())
+    assert optimizer.clip_grad_norm(0.0).item() == pytest.approx(21**0.5)
+    optimizer.step()
+    assert parameter.tolist() == [-0.5, 1.0, -2.0]
+
+
+@pytest.mark.parametrize("encoding", ["cape", "floater"])
+def test_a_moving_average_copies_buffers(encoding, caplog):
+    apart = {"share_all_embeddings": False, "share_decoder_input_output_embed": False}
+    scale = "1.1" if encoding == "cape" else "1"
+    model = build(f"{encoding}_transformer_tiny", source_scale=scale, **apart)
+    average = EMA(model, EMAConfig(ema_decay=0.9))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    caplog.clear()
+    average.step(model)
+    found, now = average.model.state_dict(), model.state_dict()
+    buffers = {name for name, _ in model.named_buffers()}
+    for name, value in found.items():
+        if name.endswith("version"):  # fairseq leaves it out
+            continue
+        if name in buffers:
+            assert torch.equal(value, now[name]), name
+        else:
+            torch.testing.assert_close(value, before[name] + 0.1)
+    assert not caplog.records

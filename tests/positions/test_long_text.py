@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from cape_fairseq.modules.attention import Attention
+from cape_fairseq.positions import CAPE
 from cape_fairseq.positions.batch import Source
 from cape_fairseq.positions.long_text import LongText
 from cape_fairseq.positions.source_bos import SourceBOS
@@ -55,6 +57,27 @@ def test_scores_of_long_texts_alone_are_multiplied():
     assert torch.allclose(found, plain.encoder(long)["encoder_out"][0], atol=1e-6)
 
 
+def test_biases_of_scores_are_multiplied_with_them():
+    """softmax of s * (q . k + b), written out."""
+    attention = Attention(8, 2, self_attention=True).eval()
+    x, biases = torch.randn(5, 1, 8), torch.randn(1, 2, 5, 5)
+    q, k, v = (
+        attention.split_heads(layer(x))
+        for layer in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    sharp = torch.linspace(1, 2, 5).view(1, 1, 5, 1)
+    weights = (sharp * (q @ k.transpose(2, 3) / 2 + biases)).softmax(-1)
+    expected = (weights @ v).permute(2, 0, 1, 3).reshape(5, 1, 8)
+    for spelled_out in (False, True):
+        found = attention(x, mask=biases, query_scale=sharp, need_weights=spelled_out)[0]
+        torch.testing.assert_close(found, attention.out_proj(expected))
+
+
+def test_positions_around_the_middle_are_pressed_towards_it():
+    stack = StackPositions(PAD, CAPE(mean_normalize=True), long_text=LongText(interpolate=4))
+    assert stack.begin(batch([8], True)).positions.tolist() == [[i / 2 - 1.75 for i in range(8)]]
+
+
 LONG = {"sharpen_attention_from": 3, "interpolate_positions_from": 4}
 
 
@@ -79,7 +102,8 @@ def test_steps_equal_the_parallel_pass_and_rows_their_batch(encoding, left):
     ("options", "message"),
     [
         ({"position_encoding": "relpos", "position_offset": 3.0}, "it must be 0 with relpos"),
-        ({"position_encoding": "rope", "position_offset": 3.0}, "0 with rope, which sees diff"),
+        ({"position_encoding": "rope", "position_offset": 3.0}, "be 0: rope sees only diff"),
+        ({"position_encoding": "fire", "position_offset": 3.0}, "be 0: fire counts the tokens"),
         ({"position_encoding": "t5", "interpolate_positions_from": 9}, "it must be 0 with t5"),
         ({"sharpen_attention_from": 1}, "it must be 0 or at least 2"),
     ],

@@ -71,6 +71,29 @@ def test_a_source_longer_than_the_range_has_plain_positions():
     assert torch.equal(RandomPositions(50).apply(plain, mask), plain)
 
 
-def test_a_sentence_longer_than_the_range_cannot_be_trained_on():
-    with pytest.raises(ValueError, match=r"60 tokens, but --randpos-range is 50; give a larger"):
-        RandomPositions(50).draw(1, 10, 60)
+def test_whole_numbers_are_not_lost_to_rounding():
+    for count in (2, 40, 97):
+        mask = torch.zeros(1, 400, dtype=torch.bool)
+        found = RandomPositions(512).apply(
+            token_positions(mask, 0), mask, reference=torch.tensor([[float(count)]])
+        )
+        expected = [max(i, i * 512 // (2 * (count + 1))) for i in range(400)]
+        assert found[0].tolist() == expected
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_tokens_count_and_padding_does_not(left):
+    """A batch may be wider than the range (--required-seq-len-multiple)."""
+    method = RandomPositions(50)
+    for count in (50, 51):
+        mask = torch.ones(2, 64, dtype=torch.bool)
+        row = mask[1].flip(0) if left else mask[1]
+        row[:count] = False
+        mask[1] = row.flip(0) if left else row
+        draw = method.draw(2, 64, 64, keyed_generator(1)).source
+        if count == 50:
+            found = method.apply(token_positions(mask, 0), mask, draw)[1][~mask[1]]
+            assert found.tolist() == list(range(50))
+            continue
+        with pytest.raises(ValueError, match=r"51 tokens, but --randpos-range is 50; give a larg"):
+            method.apply(token_positions(mask, 0), mask, draw)

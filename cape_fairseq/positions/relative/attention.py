@@ -50,7 +50,8 @@ def relative_attention(
     with torch.autocast(q.device.type, enabled=False):  # all are of one precision already
         scaled = q * q.size(-1) ** -0.5
         return _RelativeAttention.apply(
-            scaled.contiguous(), k.contiguous(), v.contiguous(), *tables, mask, causal, dropout
+            *(scaled.contiguous(), k.contiguous(), v.contiguous(), *tables, mask, causal, dropout),
+            torch.is_grad_enabled() and k.size(2) <= KEEP_WEIGHTS,
         )
 
 
@@ -59,7 +60,7 @@ class _RelativeAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q, k, v, key_table, value_table, mask, causal: bool, dropout: float
+        ctx: Any, q, k, v, key_table, value_table, mask, causal: bool, dropout: float, keep: bool
     ) -> Tensor:
         seed = int(torch.randint(2**62, ())) if dropout > 0 else 0
         out = torch.empty_like(q)
@@ -67,7 +68,7 @@ class _RelativeAttention(torch.autograd.Function):
         for index, block in enumerate(_blocks(q, k, key_table, causal)):
             # Softmax of the scores with the keys and with the rows of their distances: [N, Q, K].
             weights = _weights(q, k, key_table, mask, causal, block)
-            if k.size(2) <= KEEP_WEIGHTS:
+            if keep:  # they are small, and wanted for gradients
                 kept.append(weights)
             weights = _drop(weights, dropout, seed + index)
             # Their sums of the values, [N, Q, D], and of the rows of the value table.
@@ -116,7 +117,7 @@ class _RelativeAttention(torch.autograd.Function):
             # ... and of the rows, [2k + 1, D].
             sums.add_to_table(grad_keys, x, block)
         grads = (grad_q, grad_k.type_as(k), grad_v.type_as(v), grad_keys.type_as(q))
-        return *grads, None if grad_values is None else grad_values.type_as(q), None, None, None
+        return *grads, None if grad_values is None else grad_values.type_as(q), *[None] * 4
 
 
 def _blocks(q: Tensor, k: Tensor, table: Tensor, causal: bool) -> Iterator[Block]:

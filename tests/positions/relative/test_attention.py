@@ -1,6 +1,8 @@
 """Relative attention against Shaw et al.'s formulas spelled out with a vector for every pair of
 tokens."""
 
+import weakref
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -172,3 +174,22 @@ def test_shifting_every_position_changes_nothing():
         5:
     ]
     assert (attention(x)[0] - later).abs().max() < 1e-6
+
+
+def test_weights_are_kept_for_a_gradient_alone(monkeypatch):
+    """In scoring and translation the weights of one block at a time are there."""
+    monkeypatch.setattr(module, "BLOCK_SIZES", {"cpu": (2, 20)})
+    weights, made, most = module._weights, [], []
+
+    def recorded(*args):
+        most.append(sum(one() is not None for one in made))
+        found = weights(*args)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(module, "_weights", recorded)
+    inputs = tensors(1, 9, 9, 2, True)
+    with torch.no_grad():
+        relative_attention(*inputs)
+    assert len(made) > 2
+    assert max(most) <= 1
