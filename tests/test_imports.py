@@ -34,16 +34,7 @@ FLOORS = [
     "__main__",
     "__init__",  # cape_fairseq.load
 ]
-WITHOUT_FAIRSEQ = (
-    "errors",
-    "files",
-    "locks",
-    "system",
-    "positions",
-    "encodings",
-    "data",
-    "checkpoints",
-)
+WITHOUT_FAIRSEQ = FLOORS[: FLOORS.index("checkpoints") + 1]
 
 
 def modules() -> list[Path]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cape_fairseq.cli.tool import Found, Tool, positive
-from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.cli.troubles import Troubles
+from cape_fairseq.errors import UsageError
 from cape_fairseq.serving.results import ENGINES, WAYS
 
 if TYPE_CHECKING:
@@ -105,20 +106,20 @@ def translate(args: Namespace) -> Found:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     translator = loaded(args)
-    report = Report(None if split else translator.longest)
+    troubles = Troubles(None if split else translator.longest)
     try:
         with ExitStack() as stack:
             files = opened(args.files, stack)
             found = documents if args.document else by_lines
             for lines, translations in found(translator, files, search, args):
-                report.add(lines, translations)
+                troubles.add(lines, translations)
                 for line, translation in zip(lines, translations, strict=True):
                     print_line(line, translation, args)
                 sys.stdout.flush()
     except BrokenPipeError:  # who reads has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Found([])
-    report.close()
+    troubles.close()
     return Found([])
 
 
@@ -191,56 +192,6 @@ def print_line(line: Line, found: Translation, args: Namespace) -> None:
     else:
         score = f"{found.score:.4f}\t" if args.scores else ""
         print(f"{score}{found.text}", end=line.end)
-
-
-class Report:
-    """What a user must know of lines that are not as they should be; nothing of them is lost.
-
-    Args:
-        longest: tokens of a line that is translated in one piece; None if lines are cut anyway.
-    """
-
-    def __init__(self, longest: int | None) -> None:
-        self.longest = longest
-        self.cut: list[int] = []
-        self.invalid: list[int] = []
-
-    def add(self, lines: Sequence[Line], found: Sequence[Translation]) -> None:
-        for line, one in zip(lines, found, strict=True):
-            if not line.valid:
-                self.invalid.append(line.number)
-                say(f"line {line.number} is not UTF-8; its invalid bytes were replaced")
-            if one.cut:
-                self.cut.append(line.number)
-            if self.longest and len(one.source_tokens) > self.longest:
-                say(
-                    f"line {line.number} has {len(one.source_tokens):,} tokens, more than "
-                    f"{self.longest:,}; it was translated in {one.pieces} pieces"
-                )
-
-    def close(self) -> None:
-        """
-        Raises:
-            UserError: some lines were no text.
-        """
-        if self.cut:
-            say(f"the search ended at its limit of length in {listed(self.cut)}; --max-len-b")
-        if self.invalid:
-            raise UserError(
-                f"{listed(self.invalid)}: not UTF-8; invalid bytes were replaced and everything "
-                "was translated, but convert the input to UTF-8"
-            )
-
-
-def say(words: str) -> None:
-    print(f"cape-fairseq translate: {words}", file=sys.stderr)
-
-
-def listed(numbers: Sequence[int], most: int = 5) -> str:
-    """``lines 3, 7 and 12 more``."""
-    shown = ", ".join(map(str, numbers[:most]))
-    more = f" and {len(numbers) - most:,} more" if len(numbers) > most else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 TRANSLATING = """\
