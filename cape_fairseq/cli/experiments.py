@@ -185,22 +185,27 @@ def gpu_check(args: Namespace) -> Found:
         return Found([])
     if args.device == "cuda" and not has_gpu():
         raise UserError("there is no GPU here; --device cpu tries the path without one")
-    if args.device == "cpu":
-        os.environ[CPU_ONLY] = "1"
-    out = args.out.absolute()
+    out = fresh(args.out.absolute())
     args.json = args.json and args.json.absolute()
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is not empty, and old results must not pass for new ones")
-    out.mkdir(parents=True, exist_ok=True)
     plan = Plan()
     tool.jobs(plan, args.device, args.updates)
     os.chdir(out)
+    if args.device == "cpu":
+        os.environ[CPU_ONLY] = "1"
     failed = tool.check(out, plan)
     tables = tool.report(out, args.device, failed)
     if failed:
         show(args, Found(tables))
         raise UserError(f"{len(failed)} of {len(plan.jobs)} checks failed; see {out / 'check.md'}")
     return Found(tables)
+
+
+def fresh(out: Path) -> Path:
+    """An empty folder."""
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty, and old results must not pass for new ones")
+    out.mkdir(parents=True, exist_ok=True)
+    return out
 
 
 COLLECT = """\

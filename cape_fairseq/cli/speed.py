@@ -88,7 +88,7 @@ def add_serving(parser: ArgumentParser) -> None:
     add("--data-bin", type=Path, metavar="DIR", help=where)
     add("--beam", type=positive, default=4, help="(4)")
     add("--rounds", type=positive, default=3, help="(3)")
-    add("--threads", type=positive, default=cores(), help="(all cores)")
+    add("--threads", type=positive, default=cores(), help="(OMP_NUM_THREADS, or all cores)")
     add("--max-positions", type=positive, default=1024, metavar="N", help="of the exports (1024)")
 
 

@@ -98,7 +98,12 @@ def add_corpus(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--archives", type=Path, help="where archives are, or are put (OUT/archives)"
     )
-    parser.add_argument("--workers", type=positive, default=cores(), help="processes (all cores)")
+    parser.add_argument(
+        "--workers",
+        type=positive,
+        default=cores(),
+        help="processes (OMP_NUM_THREADS, or all cores)",
+    )
     parser.add_argument(
         "--limit", type=positive, help="most training pairs of a part, and a 20th of each test"
     )

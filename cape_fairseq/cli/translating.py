@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cape_fairseq.serving.translator import Translator
 
 
+SPLIT = WAYS[1:]  # ways that translate sentences, and join them
+
+
 def add_model(parser: ArgumentParser) -> None:
     """What finds a model and its text's preparation."""
     where = "folder with the dictionaries (beside the model, or where it was trained)"
@@ -89,24 +92,31 @@ def loaded(args: Namespace) -> Translator:
     )
 
 
-def translate(args: Namespace) -> Found:
+def wanted(args: Namespace) -> Search:
+    """
+    Raises:
+        UsageError: options make no sense together.
+    """
     from cape_fairseq.serving.results import Search
 
     if args.nbest > args.beam:
         raise UsageError(f"--nbest {args.nbest} needs a --beam of at least {args.nbest}")
-    split = args.document in ("sentences", "windows")
-    if split and args.nbest > 1:
+    if args.nbest > 1 and args.document in SPLIT:
         raise UsageError(
             f"--document {args.document} joins the best translation of each sentence; leave out "
             "--nbest, or take --document whole"
         )
-    search = Search(
+    return Search(
         *(args.beam, args.nbest, args.lenpen, args.max_len_a, args.max_len_b, args.json_lines)
     )
+
+
+def translate(args: Namespace) -> Found:
+    search = wanted(args)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     translator = loaded(args)
-    troubles = Troubles(None if split else translator.longest)
+    troubles = Troubles(None if args.document in SPLIT else translator.longest)
     try:
         with ExitStack() as stack:
             files = opened(args.files, stack)

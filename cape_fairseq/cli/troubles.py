@@ -17,7 +17,8 @@ class Troubles:
     """What a user must know of lines that are not as they should be; nothing of them is lost.
 
     Args:
-        longest: tokens of a line that is translated in one piece; None if lines are cut anyway.
+        longest: tokens of a line that is translated in one piece; None if lines are cut between
+            sentences anyway.
     """
 
     def __init__(self, longest: int | None) -> None:

@@ -29,8 +29,8 @@ class ShiftOptions:
 class CapeOptions:
     cape_global_shift: Optional[float] = option(
         None,
-        "CAPE: Delta_max, largest shift of a whole sentence pair (default: 5; 0 for encodings that "
-        "see distances only)",
+        "CAPE: Delta_max, largest shift of a whole sentence pair (default: 5; 0 for encodings to "
+        "which it means nothing)",
         least=0,
     )
     cape_local_shift: float = option(
@@ -71,14 +71,14 @@ class RandposOptions:
 class Row:
     """One augmentation: what it is, its options, how it is built, what it refuses and fills in.
 
-    The last two are also told whether the encoding sees distances only.
+    The last two are also told why a shift means nothing to the encoding; empty where it does.
     """
 
     summary: str
     build: Callable[[Any], Augmentation]
     options: tuple[type, ...] = ()
-    check: Callable[[Any, bool], None] | None = None
-    resolve: Callable[[Any, bool], None] | None = None
+    check: Callable[[Any, str], None] | None = None
+    resolve: Callable[[Any, str], None] | None = None
 
 
 def resolve_cape(args: Any, no_shift: str) -> None:

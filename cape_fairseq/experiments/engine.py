@@ -124,8 +124,10 @@ def run(plan: Plan, out: Path, machine: Machine, settings: str) -> None:
 
 def reason(out: Path) -> str:
     """Why a plan failed, in a sentence and the last words of the job."""
-    told = (out / NEWS_FILE).read_text(encoding="utf-8").splitlines()
-    failed = [line.removeprefix(FAILED) for line in told if line.startswith(FAILED)]
+    news = (out / NEWS_FILE).read_text(encoding="utf-8").splitlines()
+    failed = [line.removeprefix(FAILED) for line in news if line.startswith(FAILED)]
+    # A profile may try again.
+    failed = [name for name in failed if not any(f"{name}: done in" in line for line in news)]
     if failed:
         log = out / read_job(out / "plan.json", failed[0]).log
         return "\n".join([f"{failed[0]} failed; its log is {log}", *last_words(log)])
@@ -143,11 +145,12 @@ class Follower:
 
     def follow(self, machine: Machine, lock: int) -> int:
         """Snakemake from beginning to end -> its status, or a signal's."""
+        plan = json.dumps(str(self.out / "plan.json"), ensure_ascii=False)  # Snakemake reads YAML
         command = [
             *(sys.executable, "-m", "snakemake", "--snakefile", str(WORKFLOW)),
             *("--directory", str(self.out), "--nolock", "--rerun-incomplete"),
             *machine.options(),
-            f"plan={json.dumps(str(self.out / 'plan.json'))}",  # Snakemake reads YAML
+            f"plan={plan}",
         ]
         before = {
             number: signal.signal(number, self.stop) for number in (signal.SIGTERM, signal.SIGINT)

@@ -154,7 +154,7 @@ def run_job(job: Job) -> None:
     """Run the commands of a job; what they print is in its log, or in its ``stdout``.
 
     Raises:
-        UserError: a command failed; the job's name, the log and its last words are told.
+        UserError: a command failed; the job's name is told.
         SystemExit: with status 143 when a signal ended it.
     """
     log = Path(job.log)
@@ -173,7 +173,7 @@ def run_job(job: Job) -> None:
 def check(job: Job, status: int) -> None:
     """
     Raises:
-        UserError: a command failed; where, and its last words.
+        UserError: a command failed; the job's name is told.
         SystemExit: a signal ended it.
     """
     if status == STOPPED:

@@ -66,7 +66,7 @@ def reserved(count: int) -> Iterator[dict[str, str]]:
 def device() -> str:
     """The first GPU's name, or the processor's."""
     if has_gpu():
-        return asked_of_gpus("--query-gpu=name", "--format=csv,noheader")[0]
+        return (asked_of_gpus("--query-gpu=name", "--format=csv,noheader") or ["GPU"])[0]
     return system.told("model name") or os.uname().machine
 
 

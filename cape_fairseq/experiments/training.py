@@ -4,6 +4,7 @@ from has changed, refused when its settings have."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -71,7 +72,7 @@ def by_option(words: Sequence[str]) -> dict[str, str]:
     """What each option is set to, where it comes last."""
     found, option = {}, ""
     for word in words:
-        if word.startswith("--"):
+        if re.match(r"--|-[A-Za-z]", word):  # no negative number
             option, _, value = word.partition("=")
             found[option] = value
         else:

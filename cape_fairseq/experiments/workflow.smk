@@ -13,10 +13,10 @@ rule all:
 
 
 for job in plan["jobs"]:
-    # Without GPUs a heavy job takes every core; with them it needs cores to feed them.
+    # A heavy job takes every core, or those that feed its GPUs.
     cores = 1
     if job["heavy"]:
-        cores = max(4 * job["gpus"], 1) if gpus else int(config["cores"])
+        cores = 4 * job["gpus"] if gpus and job["gpus"] else int(config["cores"])
 
     rule:
         name: job["rule"]

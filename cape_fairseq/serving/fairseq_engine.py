@@ -74,7 +74,8 @@ class FairseqEngine:
     def room(self) -> int:
         """Tokens of a line, or of its translation, that all models take, the end mark not
         counted: tables of positions have an end."""
-        return min(min(model.max_positions()) for model in self.models) - 1 - self.bos
+        most = (model.max_positions() for model in self.models)
+        return min(min(source - self.bos, target) for source, target in most) - 1
 
     @property
     def source(self) -> Dictionary:

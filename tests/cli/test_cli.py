@@ -23,7 +23,7 @@ def test_help_lists_every_tool_by_what_it_is_for():
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_every_tool_has_help_and_json(name):
+def test_every_tool_has_help_and_those_with_tables_json(name):
     printed = cape(name, "--help").stdout
     assert f"usage: cape-fairseq {name}" in printed
     assert ("--json FILE" in printed) == TOOLS[name].tables

@@ -255,7 +255,7 @@ def test_position_loss_is_fairseqs_loss(models, data_bin, tmp_path):
 
 def test_evaluate_reports_everything(models, data_bin, tmp_path, forked_jobs):
     pytest.importorskip("snakemake")
-    out = tmp_path / "out #1: both"
+    out = tmp_path / "out #1: both 😀"
     both = (f"stock={models['transformer']}", f"cape={models['cape']}")
     pair = ("--src", "en", "--tgt", "de")
     settings = ("--min-tokens", 30, "--edges", "0 10 inf", "--detokenize")

@@ -34,7 +34,7 @@ def test_jobs_that_end_together_are_counted_one_by_one(tmp_path, capsys):
     ]
 
 
-def test_a_failure_is_told_without_what_other_jobs_said_later(tmp_path):
+def test_a_failure_is_told_without_what_others_said_and_what_was_mended(tmp_path):
     plan = Plan()
     for name in ("a-b/train", "a_b/train"):
         plan.add(Job(name, (("false",),)))
@@ -47,7 +47,8 @@ def test_a_failure_is_told_without_what_other_jobs_said_later(tmp_path):
     log.write_text("the reason\n")
     (tmp_path / "logs").mkdir()
     news = "a-b/train, 10 s: epoch 1\nfailed: a_b/train\na-b/train, 20 s: epoch 2\n"
-    (tmp_path / NEWS_FILE).write_text(news + "failed: a-b/train\n")
+    tried_again = "failed: c\nc: done in 3 s\n"
+    (tmp_path / NEWS_FILE).write_text(tried_again + news + "failed: a-b/train\n")
     assert reason(tmp_path) == f"a_b/train failed; its log is {log}\nthe reason"
 
 

@@ -8,6 +8,7 @@ import sys
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.experiments import gpu_check
 from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.machine import CPU_ONLY
 from tests.support import cape
 
 
@@ -49,6 +50,7 @@ def test_wheels_and_refusal(monkeypatch, tmp_path):
     (tmp_path / "full" / "old").touch()
     refused = cape("gpu-check", "--device", "cpu", "--out", tmp_path / "full", check=False)
     assert "full is not empty, and old results must not pass for new ones" in refused.stderr
+    assert CPU_ONLY not in os.environ
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     refused = cape("gpu-check", "--out", tmp_path / "out", check=False)
     assert refused.returncode == 1

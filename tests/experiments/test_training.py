@@ -182,6 +182,7 @@ def test_a_driver_that_does_not_work_is_no_gpu(tmp_path, monkeypatch):
 
 
 def test_options_in_either_spelling():
+    assert by_option(["--lr", "1", "-s", "en", "--lr", "2"]) == {"--lr": "2", "-s": "en"}
     words = ["--lr", "1", "--max-tokens=8", "--lr=2", "--flag", "--betas", "0.9", "-1"]
     assert (given(words, "--lr"), last_of(words, "--max-tokens")) == ("2", 8)
     assert given(words, "--other") is None

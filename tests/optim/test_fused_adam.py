@@ -74,7 +74,8 @@ def test_options_without_a_meaning_are_refused():
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
 def test_half_precision_training_takes_it(half, monkeypatch):
-    """fairseq's optimizer of half precision on one flat tensor: steps are those of its adam."""
+    """fairseq's optimizer of half precision (one flat tensor in float16): the steps are those of
+    its adam."""
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
     common = {"fp16_init_scale": 1, "fp16_scale_tolerance": 0.0, "min_loss_scale": 1e-4}
     common |= {"fp16_scale_window": 4, "threshold_loss_scale": None, "bf16": half == torch.bfloat16}

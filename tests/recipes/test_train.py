@@ -77,12 +77,19 @@ def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
     assert "--max-source-positions 1101" in line
 
 
+def copy_split(folder, source, target):
+    for language in ("en", "de"):
+        text = (folder / f"{source}.{language}").read_text()
+        (folder / f"{target}.{language}").write_text(text)
+
+
 def test_a_test_set_may_have_any_name(tmp_path):
     write_corpus(tmp_path / "data", train=9, val=5)
     words = [str(word) for word in command_line(tmp_path)[2:]]
-    for name in ("train", "val"):
+    for name in ("train", "training", "val"):
+        copy_split(tmp_path / "data", "val", name)
         printed = cape("train", *words, "--test", name, "--dry-run").stdout
-        output = "test" if name == "train" else name
+        output = name if name == "val" else "test"
         assert f"> cape_transformer_tiny/{output}.out\n" in printed
         assert f"--test {output}={tmp_path}/data/{name}.de" in printed
 

@@ -82,6 +82,7 @@ def test_plain_fairseq_gives_equal_scores(tmp_path):
         assert settings["source_bos"] == arch.startswith("cape")
         folders[arch] = str(tmp_path / arch / "out"), settings["source_bos"]
         own[arch] = load(path).engine.score(*map(list, zip(*pairs, strict=True)))
+        assert load(tmp_path / arch / "out").engine.room == 49  # and the end mark
     result = run([sys.executable, "-c", PLAIN], input=json.dumps([pairs, folders]), cwd=tmp_path)
     other = json.loads(result.stdout.splitlines()[-1])
     for arch in TABLES:

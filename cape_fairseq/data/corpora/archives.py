@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import shutil
+import sys
 import tarfile
 import urllib.error
 import urllib.request
@@ -52,7 +53,8 @@ def file_name(url: str) -> str:
 
 
 def tell_of(path: Path, who: str) -> None:
-    print(f"{path.name}: {who} fetches archives into {path.parent}; this one waits", flush=True)
+    words = f"{path.name}: {who} fetches archives into {path.parent}; this one waits"
+    print(words, file=sys.stderr, flush=True)
 
 
 def download(url: str, path: Path) -> None:

@@ -134,7 +134,7 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     most = min(longest(stage.options()) for stage in stages)
     text = corpora.checked(plan, text, most)
     # Outputs have the test set's name, if nothing else in the run has it.
-    name = wanted.test if wanted.test not in ("train", "score", "table") else "test"
+    name = wanted.test if wanted.test not in ("train", "training", "score", "table") else "test"
     known = replace(text, references={name: text.references["test"]})
     results = []
     for stage in stages:
