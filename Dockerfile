@@ -18,7 +18,7 @@ ARG TORCH_INDEX=
 ENV PIP_NO_CACHE_DIR=1 PIP_EXTRA_INDEX_URL=${TORCH_INDEX}
 WORKDIR /opt/cape_fairseq
 COPY . .
-RUN bash scripts/install.sh python3 && useradd --create-home --uid 1000 cape
+RUN bash scripts/install.sh python3 && useradd --create-home --uid 1000 --non-unique cape
 USER 1000
 ENV PATH=/opt/cape_fairseq/.venv/bin:${PATH}
 WORKDIR /home/cape

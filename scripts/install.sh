@@ -28,10 +28,16 @@ requirements=requirements.txt
 [ "$version" = 3.10 ] && requirements=requirements-py310.txt
 
 fingerprint() { cat "$requirements" setup.py scripts/install.sh | cksum; echo "$version"; }
-installed() {  # quick: looks for the packages without importing them
-    "$venv/bin/python" -c 'import sys; from importlib.util import find_spec; sys.exit(not (find_spec("fairseq") and find_spec("cape_fairseq")))' 2>/dev/null
+installed() {  # quick: looks for the packages without importing them; -I leaves out the current folder
+    "$venv/bin/python" -I -c 'import os, sys
+from importlib.util import find_spec
+own = find_spec("cape_fairseq")
+sys.exit(not (find_spec("fairseq") and own and os.path.samefile(own.origin, "cape_fairseq/__init__.py")))' 2>/dev/null
 }
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && installed; then
+if [ -f "$stamp" ] && ! installed; then
+    say "$venv was made for another folder, or lost packages; it is made anew"
+    rm -rf "$venv"
+elif [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; then
     say "$venv is complete (Python $version); nothing to do"
     exit 0
 fi
@@ -45,7 +51,7 @@ if [ "$version $(uname -sm)" != "3.12 Linux x86_64" ]; then  # there is a wheel 
 fi
 
 say "environment $venv with $("$python" --version)"
-if ! "$venv/bin/python" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
+if ! "$venv/bin/python" -c "import pip, sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
     rm -rf "$venv"
     "$python" -m venv "$venv" || { rm -rf "$venv"; die "'$python -m venv' failed; install its venv module (Debian: apt-get install python$version-venv)"; }
 fi

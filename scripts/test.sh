@@ -21,7 +21,7 @@ interpreter() {  # 3.12 -> a path
 copy() {  # the files of this tree -> FOLDER, whose environment stays
     mkdir -p "$1"
     find "$1" -mindepth 1 -maxdepth 1 ! -name .venv -exec rm -rf {} +
-    git ls-files --cached --others --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar cf - -T - | tar xf - -C "$1"
+    git ls-files --cached --others --exclude-standard -z | { xargs -0 ls -d 2>/dev/null || true; } | tar cf - -T - | tar xf - -C "$1"
 }
 
 if [ "${1:-}" = --pythons ]; then

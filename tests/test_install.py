@@ -43,3 +43,21 @@ def test_installing_again_changes_nothing():
         f"is complete (Python {sys.version_info[0]}.{sys.version_info[1]}); nothing to do"
     )
     assert (ROOT / ".venv" / "installed").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_an_environment_of_another_folder_is_made_anew(tmp_path, moved):
+    """A copied one would run the code of the folder that it was copied from."""
+    for name in ("scripts/install.sh", "setup.py", "requirements.txt", "cape_fairseq/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")  # as good as a copy
+    kept = tmp_path if moved else ROOT
+    result = run(
+        ["bash", kept / "scripts" / "install.sh", sys.executable],
+        check=False,
+        env={"CXX": "/nowhere/c++"},  # ends where it would begin
+    )
+    assert ("it is made anew" in result.stdout) == moved
+    assert (tmp_path / ".venv").is_symlink() != moved
+    assert (ROOT / ".venv" / "installed").exists()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from cape_fairseq.checkpoints.reading import options_of, read, updates_of
+from cape_fairseq.checkpoints.reading import not_to_go_on, options_of, read, updates_of
 from cape_fairseq.encodings.common import OPTIONS
 from cape_fairseq.encodings.floater_state import PASSING
 from cape_fairseq.errors import UserError
@@ -36,7 +36,7 @@ def last_checkpoints(folder: Path, count: int, every: int = 1) -> list[Path]:
     for path in folder.glob("checkpoint*.pt"):
         if match := NUMBERED.fullmatch(path.name):
             updates = int(match[1]) if match[1] else updates_of(read(path))
-            if updates % every == 0:
+            if updates is not None and updates % every == 0:
                 numbered.setdefault(updates, path)
     if len(numbered) < count:
         which = f" of every {every} updates" if every > 1 else ""
@@ -78,8 +78,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         state[name] = (
             (sums[name] / len(paths)).to(value.dtype) if value.is_floating_point() else value
         )
-    checkpoint |= {"model": state, "last_optimizer_state": None}
-    return checkpoint
+    return {**not_to_go_on(checkpoint), "model": state}
 
 
 def model_kind(checkpoint: dict[str, Any]) -> dict[str, Any]:

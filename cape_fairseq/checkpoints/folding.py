@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cape_fairseq.checkpoints.reading import options_of
+from cape_fairseq.checkpoints.reading import not_to_go_on, options_of
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 
@@ -106,5 +106,5 @@ def fold_checkpoint(checkpoint: dict[str, Any]) -> list[str]:
         stored["residual_init"] = residual_init
     else:
         stored.residual_init = residual_init
-    checkpoint["last_optimizer_state"] = None
+    checkpoint |= not_to_go_on(checkpoint)
     return left

@@ -29,7 +29,17 @@ def read(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be loaded as a checkpoint ({reason})") from None
     if not isinstance(state, dict) or "model" not in state:
         raise UserError(f"{path} is no checkpoint of fairseq: it holds no model")
+    if not (state.get("cfg") or state.get("args")):
+        raise UserError(f"{path} is no checkpoint of fairseq: it does not say how it was trained")
     return state
+
+
+def not_to_go_on(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Without the state of the optimizer and the moving average (``--store-ema``), which belong to
+    the model as it was trained."""
+    extra = checkpoint.get("extra_state") or {}
+    kept = {name: value for name, value in extra.items() if not name.startswith("ema")}
+    return {**checkpoint, "extra_state": kept, "last_optimizer_state": None}
 
 
 def write(checkpoint: dict[str, Any], path: Path) -> None:

@@ -192,7 +192,7 @@ def gpu_check(args: Namespace) -> Found:
     os.chdir(out)
     if args.device == "cpu":
         os.environ[CPU_ONLY] = "1"
-    failed = tool.check(out, plan)
+    failed = tool.check(plan)
     tables = tool.report(out, args.device, failed)
     if failed:
         show(args, Found(tables))

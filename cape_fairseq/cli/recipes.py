@@ -143,8 +143,7 @@ def add_lengths(parser: ArgumentParser) -> None:
     own += "starts anew, or from the best checkpoint of its seed in another row; may be repeated"
     described = '"NAME=MODEL [--from ROW] [OPTIONS]"'
     parser.add_argument("--own", action="append", default=[], metavar=described, help=own)
-    seeds = (1, 10000001, 20000001)
-    parser.add_argument("--seeds", type=numbers, default=seeds, help="(1 10000001 20000001)")
+    parser.add_argument("--seeds", type=numbers, default=(), help="(1 10000001 20000001)")
     parser.add_argument("--max-update", type=positive, default=0, help="(900; with --data 8000)")
     further = "of rows that go on from another one of their seed (a third of --max-update)"
     parser.add_argument("--tune-update", type=positive, default=0, help=further)
@@ -161,7 +160,7 @@ def lengths(args: Namespace) -> Found:
 
     wanted = recipe.Lengths(
         *(args.data, args.src, args.tgt, args.train, args.valid, args.test),
-        *(() if args.rows == "list" else tuple(args.rows.split()), args.seeds),
+        *(() if args.rows == "list" else tuple(args.rows.split()), args.seeds or recipe.SEEDS),
         *(args.max_update, args.tune_update, args.stack, args.mix_from, args.bpe),
         tuple(args.own),
     )

@@ -141,11 +141,17 @@ def measure(
 
 
 def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
-    """
+    """Results with the names of their runs; of equal names with the folders above, too.
+
     Raises:
-        UserError: a file cannot be read, or is no results.json of a recipe.
+        UserError: a file cannot be read, or is no results.json of a recipe; or one is given twice.
     """
-    return [read_json(path, "run", "tests") for path in paths]
+    found = {path.absolute(): read_json(path, "run", "tests") for path in paths}
+    names = [run["run"] for run in found.values()]
+    for path, run in found.items():
+        if names.count(run["run"]) > 1:
+            run["run"] = "/".join(path.parts[-4:-1])  # as in EXPERIMENT/ROW/SEED
+    return list(found.values())
 
 
 def rows(runs: Iterable[dict[str, Any]]) -> Rows:

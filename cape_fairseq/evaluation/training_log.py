@@ -16,6 +16,7 @@ from cape_fairseq.evaluation.rows import Rows
 # | train_inner | {"epoch": ...}   or   | train_inner | epoch 001:  20 / 150 loss=...,
 # num_updates=20, ...
 RECORD = re.compile(r"\| (train_inner|valid|valid on '[^']*' subset)( \| |: )(?P<values>.*)$")
+SUBSET = re.compile(r"\| valid on '([^']*)' subset \|")
 SIMPLE = re.compile(r"(?:^|[ ,|])(\w+)[= ]([-+.\deE]+)(?=,|$| )")
 Curve = dict[int, dict[str, float]]  # number of updates -> values
 
@@ -51,10 +52,11 @@ SECONDS = re.compile(r"done training in ([\d.]+) seconds")
 
 
 def parse(lines: Iterable[str]) -> Log:
-    """Records by number of updates; of an update that was done twice, the later one."""
+    """Records by number of updates; of an update that was done twice, the later one; of several
+    validation sets the first, by which fairseq chooses."""
     train: Curve = {}
     valid: Curve = {}
-    parameters, seconds = None, 0.0
+    first, parameters, seconds = None, None, 0.0
     for line in lines:
         if match := RECORD.search(line):
             try:
@@ -62,7 +64,9 @@ def parse(lines: Iterable[str]) -> Log:
             except json.JSONDecodeError:  # a line that a kill cut off
                 continue
             updates = values.pop("num_updates", None)
-            if updates is not None:
+            subset = SUBSET.search(line)
+            first = first or (subset and subset[1])
+            if updates is not None and (subset is None or subset[1] == first):
                 (train if match[1] == "train_inner" else valid)[int(updates)] = values
         elif match := PARAMETERS.search(line):
             parameters = int(match[1].replace(",", ""))

@@ -21,7 +21,6 @@ from cape_fairseq.experiments.recipes.settings import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
 PRECISIONS = {"float32": (), "fp16": ("--fp16",), "amp": ("--amp",)}
-UPDATES = 100
 # Not needed on a machine whose Python has torch already.
 LEFT_BEHIND = {
     *("torch", "snakemake", "snakemake-executor-plugin-slurm", "ruff"),
@@ -67,7 +66,7 @@ def jobs(plan: Plan, device: str, updates: int) -> None:
             plan.add(Job(f"{run}/train", (words,), (text.ready,), (f"{run}/trained",)))
 
 
-def check(out: Path, plan: Plan) -> dict[str, str]:
+def check(plan: Plan) -> dict[str, str]:
     """Run every job, in the current folder -> what failed, and why. One failure stops no other."""
     failed: dict[str, str] = {}
     for number, job in enumerate(plan.jobs, 1):

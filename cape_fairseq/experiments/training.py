@@ -34,6 +34,8 @@ LOGGING = (
     *("--log-interval", "20", "--no-progress-bar"),
 )
 LEARNED = ("train", "valid")  # other splits do not matter to a training
+# Seconds that torchrun gives its processes to save after a SIGTERM: a validation may be under way.
+PATIENT = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "600"}
 LIMITS = ("--max-update", "--max-epoch")  # a larger one goes on from where training ended
 
 
@@ -231,7 +233,7 @@ class TrainingRun:
         """fairseq-train with the lock, which it keeps even if this process is killed."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "a", encoding="utf-8") as log:
-            return run_command(self.command(), log, subprocess.STDOUT, keep=(lock,))
+            return run_command(self.command(), log, subprocess.STDOUT, PATIENT, keep=(lock,))
 
 
 def say(message: str) -> None:

@@ -7,6 +7,7 @@ from cape_fairseq.patches import (
     damaged_checkpoint,
     last_batch,
     loss_is_no_number,
+    missing_average,
     preemption,
     read_ahead,
     replace_unk,
@@ -21,6 +22,7 @@ FAULTS = (
     loss_is_no_number,
     amp_scale,
     averaged_buffers,
+    missing_average,
 )
 installed: list[str] = []
 

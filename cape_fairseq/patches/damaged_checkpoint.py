@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterable
@@ -100,7 +101,11 @@ def replace_damaged(last: Path) -> None:
     aside = last.with_name(f"{last.name}.damaged")
     with replacing(last) as temporary:
         shutil.copyfile(newest, temporary)  # first: where there is no room for it, nothing changes
-        last.replace(aside)
+        aside.unlink(missing_ok=True)
+        try:
+            os.link(last, aside)  # there is a checkpoint of that name at every moment
+        except OSError:  # a file system without links
+            last.replace(aside)
     logger.warning(
         f"{last} is damaged ({reason}); it is now {aside.name}, and training goes on from "
         f"{newest.name}"

@@ -34,8 +34,8 @@ def with_sentences(train_step: Callable) -> Callable:
         except FloatingPointError as error:
             sentences = [number for sample in samples if sample for number in sample["id"].tolist()]
             raise FloatingPointError(
-                f"update {update}: {error}; the batch has these sentences of the training data "
-                f"(counted from 0): {' '.join(map(str, sorted(sentences)))}"
+                f"update {update}: {error}; the batch has these pairs or stacks of the training "
+                f"data (counted from 0): {' '.join(map(str, sorted(sentences)))}"
             ) from error
 
     return wrapped

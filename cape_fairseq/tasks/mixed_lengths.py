@@ -89,6 +89,12 @@ class MixedLengths(LanguagePairDataset):
         self.epoch = epoch
         super().__init__(**joined(pairs, self.draw(epoch)))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a process that reads batches needs; drawing anew is not its work."""
+        return {
+            name: value for name, value in vars(self).items() if name not in ("pairs", "joining")
+        }
+
     def draw(self, epoch: int) -> list[Stack]:
         """The pairs and stacks of an epoch."""
         source, target, separators, probability, most, first, seed = self.joining

@@ -104,7 +104,7 @@ class StackedTranslationTask(TranslationTask):
             self.rules = Rules(tokens, cfg.stack_sentences, cfg.stack_keep_rest, cfg.stack_swap)
         except ValueError as error:
             raise ValueError(f"--stack-min-tokens and --stack-sentences: {error}") from None
-        for option in ("load_alignments", "num_batch_buckets"):
+        for option in ("load_alignments", "num_batch_buckets", "truncate_source"):
             if getattr(cfg, option):
                 raise ValueError(
                     f"--{option.replace('_', '-')} does not work with stacked sentences; leave it "
@@ -248,8 +248,14 @@ class StackedTranslationTask(TranslationTask):
         the source + 200.
 
         fairseq's own limit of 200 tokens would cut stacks off.
+
+        Raises:
+            ValueError: source words are wanted, which stacks have not kept.
         """
-        if not getattr(args, "score_reference", False) and not getattr(args, "max_len_a", 0):
+        if getattr(args, "replace_unk", None) is not None:
+            raise ValueError("--replace-unk does not work with stacked sentences; leave it out")
+        limit = getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)
+        if not getattr(args, "score_reference", False) and limit == (0, 200):
             args = copy.copy(args)
             with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
                 args.max_len_a = 2

@@ -19,6 +19,7 @@ def write(path, value: float, updates: int = 0, arch: str = "x", heads: int = 4,
         "cfg": cfg,
         "last_optimizer_state": {"big": 1},
         "optimizer_history": history,
+        "extra_state": {"ema": {"weight": torch.ones(2)}, "val_loss": 2.0},
     }
     torch.save(state, path)
 
@@ -36,6 +37,7 @@ def test_mean_of_the_last(tmp_path):
     assert mean["model"]["weight"].dtype == torch.float16
     assert mean["model"]["count"] == 3
     assert mean["last_optimizer_state"] is None
+    assert mean["extra_state"] == {"val_loss": 2.0}  # a moving average is of one checkpoint
 
 
 def test_at_the_end_of_an_epoch_there_is_a_checkpoint_of_the_epoch(tmp_path):
@@ -101,3 +103,9 @@ def test_what_cannot_be_averaged(tmp_path):
     (tmp_path / "checkpoint_1_6.pt").write_bytes(b"cut off")
     with pytest.raises(UserError, match=r"checkpoint_1_6.pt cannot be loaded as a checkpoint"):
         average(last_checkpoints(tmp_path, 2))
+
+
+def test_a_file_of_something_else_is_one_sentence(tmp_path):
+    torch.save({"model": {"weight": torch.ones(2)}}, tmp_path / "checkpoint_1_100.pt")
+    with pytest.raises(UserError, match="is no checkpoint of fairseq: it does not say how it was"):
+        average([tmp_path / "checkpoint_1_100.pt"])

@@ -2,6 +2,7 @@
 wrong."""
 
 import gzip
+from contextlib import suppress
 
 import pytest
 
@@ -83,3 +84,17 @@ def test_script_says_one_sentence_and_fails(tmp_path):
     assert "line 2: not UTF-8" in result.stderr.splitlines()[-1]
     assert not (tmp_path / "out").exists()
     assert cape("check-text", pair[0], check=False).returncode == 2
+
+
+def test_damaged_gzip_is_a_users_error(tmp_path):
+    """Whatever byte is changed: other words, or a sentence that names the file."""
+    path = tmp_path / "a.en.gz"
+    text = "".join(f"line {number**3}\n" for number in range(60)).encode()
+    content, refused = gzip.compress(text, mtime=0), 0
+    for place in range(10, len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 85]) + content[place + 1 :])
+        with suppress(UserError):
+            list(read_lines(path))
+            refused -= 1
+        refused += 1
+    assert refused > 100

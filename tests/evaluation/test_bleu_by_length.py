@@ -119,5 +119,16 @@ def test_swap_test_checks_its_files(tmp_path):
         )
     swap = ("swap-test", "--samples", 5)
     assert re.search(r"m +100\.00 +100\.00 +0\.00", cape(*swap, "m=a,b", cwd=tmp_path).stdout)
-    assert "same references" in cape(*swap, "m=a,a", check=False, cwd=tmp_path).stderr
+    assert "m: a is given twice" in cape(*swap, "m=a,a", check=False, cwd=tmp_path).stderr
+    (tmp_path / "d").write_text((tmp_path / "a").read_text())  # stacks of one line
+    alike = cape(*swap, "m=a,d", cwd=tmp_path).stdout
+    assert re.search(r"m +100\.00 +100\.00 +0\.00", alike)
+    assert "m: both outputs have the same references" in alike
+    for name, text in (
+        ("e", "er sagte : &quot; wir gehen . <sep> das ist &quot; gut &quot; ."),
+        ("f", "das ist &quot; gut &quot; . <sep> er sagte : &quot; wir gehen ."),
+    ):
+        lines = f"S-0\tx\nT-0\t{text}\nH-0\t-1\t{text}\nD-0\t-1\t{text}\nP-0\t-1\n"
+        (tmp_path / name).write_text(lines)
+    cape(*swap, "m=e,f", "--language", "de", cwd=tmp_path)  # quotes are glued by their order
     assert "stack 0 has other words" in cape(*swap, "m=a,c", check=False, cwd=tmp_path).stderr

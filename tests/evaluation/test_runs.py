@@ -1,5 +1,6 @@
 """What a run was, from its log and checkpoint, and the table over runs."""
 
+import json
 from argparse import Namespace
 
 import pytest
@@ -7,7 +8,12 @@ import torch
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import text
-from cape_fairseq.evaluation.runs import describe_checkpoints, describe_training, rows
+from cape_fairseq.evaluation.runs import (
+    describe_checkpoints,
+    describe_training,
+    read_results,
+    rows,
+)
 
 START = "2026-01-01 00:00:00 | INFO | "
 LOG = """\
@@ -45,7 +51,8 @@ def test_checkpoint(tmp_path):
         },
         tmp_path / "c.pt",
     )
-    torch.save({"model": {}, "optimizer_history": [{"num_updates": 60}]}, tmp_path / "last.pt")
+    last = {"model": {}, "cfg": cfg, "optimizer_history": [{"num_updates": 60}]}
+    torch.save(last, tmp_path / "last.pt")
     assert describe_checkpoints(tmp_path / "c.pt", tmp_path / "last.pt") == {
         "arch": "cape_transformer_tiny",
         "options": {"cape_global_shift": 5.0, "source_scale": 1.03},
@@ -99,3 +106,13 @@ def test_table():
         "cape     1,913,856      400      120        -      -       9.00       1.25",
         "sacreBLEU signature: s",
     ]
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    paths = [tmp_path / "cape_en_de" / row / "1111" / "results.json" for row in ("sinpos", "cape")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"run": "1111", "tests": {}}))
+    names = [run["run"] for run in read_results(paths)]
+    assert names == ["cape_en_de/sinpos/1111", "cape_en_de/cape/1111"]
+    assert [run["run"] for run in read_results(paths[:1])] == ["1111"]

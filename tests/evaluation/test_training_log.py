@@ -83,3 +83,10 @@ def test_tensorboard(data_bin, tmp_path):
     files = list((tmp_path / "board").rglob("events.out.tfevents.*"))
     assert {path.parent.name for path in files} >= {"train_inner", "valid"}
     assert all(path.stat().st_size > 100 for path in files)
+
+
+def test_of_several_validation_sets_the_first_counts():
+    second = SIMPLE[1].replace("valid | epoch", "test | epoch").replace("'valid'", "'test'")
+    second = second.replace("loss 8.104", "loss 9.9")
+    assert parse([*SIMPLE, second]).valid[296]["loss"] == 8.104
+    assert parse([second.replace("INFO | test", "INFO | valid"), *SIMPLE]).valid[296]["loss"] == 9.9

@@ -27,7 +27,7 @@ def test_one_failure_stops_no_other_and_is_told(tmp_path, monkeypatch):
     plan = Plan()
     plan.add(Job("bad", (command(sys.executable, "-c", "raise SystemExit('the reason')"),)))
     plan.add(Job("good", (command("touch", "made"),)))
-    failed = gpu_check.check(tmp_path, plan)
+    failed = gpu_check.check(plan)
     assert failed == {"bad": "the reason"}
     assert (tmp_path / "made").exists()
     for name, loss in (("float32", 4.0), ("fp16", 4.1)):

@@ -9,10 +9,11 @@ import sys
 import time
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
 
 from cape_fairseq import locks
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments import launch, machine, steps
+from cape_fairseq.experiments import launch, machine, steps, training
 from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.training import (
     TrainingRun,
@@ -275,3 +276,12 @@ def test_time_to_go(tmp_path):
     line = launch.last_news(tmp_path / "train.log")
     assert launch.time_to_go(training, line) == "update 40 of 100, 2 min to go: "
     assert launch.time_to_go(training, "words") == ""
+
+
+def test_torchrun_gives_a_validation_and_a_checkpoint_time(tmp_path, monkeypatch):
+    """Its own 30 seconds after SIGTERM are over while a test set is still being translated."""
+    monkeypatch.setattr(training, "run_command", lambda *args, **more: args[3])
+    monkeypatch.setattr(TrainingRun, "command", lambda self: ["fairseq-train"])
+    for name, value in TrainingRun(tmp_path, ["data"], None, gpus=2).start(0).items():
+        monkeypatch.setenv(name, value)
+    assert LaunchConfig(1, 1, 1).shutdown_timeout >= 600

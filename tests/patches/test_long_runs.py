@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -160,6 +161,24 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(epochs, data_bin, tm
     assert len(train_losses(printed)) == 12 - before
     assert updates_of(last) == 12
     assert (last.parent / "checkpoint_last.pt.damaged").read_bytes() == content
+
+
+def test_there_is_a_last_checkpoint_at_every_moment(epochs, tmp_path, monkeypatch):
+    """Without one the next start would begin from the start."""
+    last = damaged(epochs, tmp_path / "run", "cut")
+    seen = []
+    for name in ("replace", "unlink"):
+        method = getattr(Path, name)
+
+        def watched(self, *args, method=method, **kwargs):
+            found = method(self, *args, **kwargs)
+            seen.append(last.exists())
+            return found
+
+        monkeypatch.setattr(Path, name, watched)
+    replace_damaged(last)
+    assert seen
+    assert all(seen)
 
 
 def test_an_archive_behind_another_is_damaged(tmp_path):

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import cape_fairseq.models  # noqa: F401  (puts the repair in place)
-from tests.support import ROOT, build, run
+from cape_fairseq.checkpoints.reading import read
+from tests.support import ROOT, build, run, train, train_losses
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.sampled_from([1, 8]), st.booleans())
@@ -127,3 +128,14 @@ def test_a_moving_average_copies_buffers(encoding, caplog):
         else:
             torch.testing.assert_close(value, before[name] + 0.1)
     assert not caplog.records
+
+
+def test_a_moving_average_begins_with_a_parent_that_has_none(data_bin, tmp_path):
+    """In fairseq-train, with counts and with a number that no average may round."""
+    train(data_bin, tmp_path / "parent", arch="sinpos_transformer_tiny", updates=2)
+    start = ("--finetune-from-model", tmp_path / "parent" / "checkpoint_last.pt", "--store-ema")
+    for arch in ("floater_transformer_tiny", "cape_transformer_tiny"):
+        printed = train(data_bin, tmp_path / arch, *start, arch=arch, updates=3)
+        assert len(train_losses(printed)) == 3
+        state = read(tmp_path / arch / "checkpoint_last.pt")
+        assert set(state["extra_state"]["ema"]) == set(state["model"])

@@ -1,10 +1,25 @@
 """Mixed lengths in fairseq-train: training alone, anew in each epoch, resumed exactly."""
 
+import pickle
 import re
+from argparse import Namespace
 
 import pytest
+import torch
+from fairseq.data import LanguagePairDataset
+from omegaconf import OmegaConf
 
-from tests.support import fairseq_command, run, train, train_arguments, train_losses
+from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths
+from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
+from tests.support import (
+    ToyTask,
+    build,
+    fairseq_command,
+    run,
+    train,
+    train_arguments,
+    train_losses,
+)
 
 MIXED = ("--task", "stacked_translation", "--stack-probability", "0.5", "--stack-max-tokens", "60")
 
@@ -63,6 +78,7 @@ def test_a_resumed_run_goes_on_exactly(data_bin, tmp_path, frequency):
             ("--stack-probability", "0.5", "--stack-sentences", "3"),
             "--stack-sentences does not go with --stack-probability",
         ),
+        (("--truncate-source",), "--truncate-source does not work with stacked sentences"),
     ],
 )
 def test_options_that_make_no_sense(data_bin, tmp_path, options, message):
@@ -71,3 +87,35 @@ def test_options_that_make_no_sense(data_bin, tmp_path, options, message):
     result = run(command, check=False)
     assert result.returncode != 0
     assert message in result.stderr.splitlines()[-1]
+
+
+def test_batches_can_be_read_by_a_process_that_was_not_forked():
+    """What is sent to it is the examples, and not how they are drawn."""
+    dictionary = ToyTask().source_dictionary
+    sides = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
+    pairs = LanguagePairDataset(sides, [3, 2], dictionary, sides, [3, 2], dictionary)
+
+    def words(number, *junctions):
+        return sides[number][:-1].tolist()
+
+    joining = Joining(words, words, ([], []), 1.0, 9, 1, 1)
+    mixed = MixedLengths(pairs, joining)
+    sent = pickle.loads(pickle.dumps(mixed))
+    assert len(sent) == len(mixed) == 1
+    assert sent[0]["source"].tolist() == [5, 6, 7, 2]
+
+
+def test_translations_are_as_long_as_they_are_asked_to_be(tmp_path):
+    task = object.__new__(StackedTranslationTask)
+    task.cfg = OmegaConf.create({"eval_bleu": False})
+    task.tgt_dict = ToyTask().target_dictionary
+    model = build("sinpos_transformer_tiny")
+    for given, expected in (
+        ({}, (2, 200)),
+        ({"max_len_a": 0, "max_len_b": 50}, (0, 50)),
+        ({"max_len_a": 1.5, "max_len_b": 200}, (1.5, 200)),
+    ):
+        generator = task.build_generator([model], Namespace(beam=1, **given))
+        assert (generator.max_len_a, generator.max_len_b) == expected
+    with pytest.raises(ValueError, match="--replace-unk does not work with stacked sentences"):
+        task.build_generator([model], Namespace(beam=1, replace_unk=""))

@@ -84,8 +84,6 @@ class Preparation:
         for split in self.final_splits():
             self.step(f"apply BPE {split}", partial(self.apply_bpe, split))
         self.step("binarize", self.binarize)
-        alpha = self.manifest["steps"]["binarize"]["alpha"]
-        print(f"{self.name}: binarized data are in {self.out / 'data-bin'}; alpha is {alpha}")
 
     def splits(self) -> list[tuple[str, tuple[Part, ...]]]:
         return [
