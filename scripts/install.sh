@@ -29,18 +29,22 @@ requirements=requirements.txt
 
 fingerprint() { cat "$requirements" setup.py scripts/install.sh | cksum; echo "$version"; }
 installed() {  # quick: looks for the packages without importing them; -I leaves out the current folder
-    "$venv/bin/python" -I -c 'import os, sys
-from importlib.util import find_spec
-own = find_spec("cape_fairseq")
-sys.exit(not (find_spec("fairseq") and own and os.path.samefile(own.origin, "cape_fairseq/__init__.py")))' 2>/dev/null
+    "$venv/bin/python" -I -c 'import sys; from importlib.util import find_spec; sys.exit(not (find_spec("fairseq") and find_spec("cape_fairseq")))' 2>/dev/null
 }
-if [ -f "$stamp" ] && ! installed; then
-    say "$venv was made for another folder, or lost packages; it is made anew"
-    rm -rf "$venv"
-elif [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; then
+elsewhere() {  # a copied or moved environment runs the code of the folder that it was made in
+    local used
+    used=$(head -2 "$venv/bin/pip" 2>/dev/null | grep -o '/[^"]*/bin/python' | head -1) || return 1
+    ! [ "$(dirname "$used")" -ef "$venv/bin" ]
+}
+anew=
+if elsewhere; then
+    say "$venv was made in another folder; it will be made anew"
+    anew=yes
+elif [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && installed; then
     say "$venv is complete (Python $version); nothing to do"
     exit 0
 fi
+python=$("$python" -c 'import sys; print(sys._base_executable)')  # the one given may be that of the environment
 
 pinned() { sed -n "s/^\($1==[^ ;]*\).*/\1/p" "$requirements"; }  # name -> name==version
 if [ "$version $(uname -sm)" != "3.12 Linux x86_64" ]; then  # there is a wheel for this one only
@@ -51,7 +55,7 @@ if [ "$version $(uname -sm)" != "3.12 Linux x86_64" ]; then  # there is a wheel 
 fi
 
 say "environment $venv with $("$python" --version)"
-if ! "$venv/bin/python" -c "import pip, sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
+if [ -n "$anew" ] || ! "$venv/bin/python" -c "import pip, sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
     rm -rf "$venv"
     "$python" -m venv "$venv" || { rm -rf "$venv"; die "'$python -m venv' failed; install its venv module (Debian: apt-get install python$version-venv)"; }
 fi

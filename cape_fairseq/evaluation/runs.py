@@ -141,17 +141,18 @@ def measure(
 
 
 def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
-    """Results with the names of their runs; of equal names with the folders above, too.
+    """Results of runs, those of a file that is given twice once; where names are equal, as those of
+    seeds, runs are called by as many of the folders above as tell them apart.
 
     Raises:
-        UserError: a file cannot be read, or is no results.json of a recipe; or one is given twice.
+        UserError: a file cannot be read, or is no results.json of a recipe.
     """
     found = {path.absolute(): read_json(path, "run", "tests") for path in paths}
-    names = [run["run"] for run in found.values()]
-    for path, run in found.items():
-        if names.count(run["run"]) > 1:
-            run["run"] = "/".join(path.parts[-4:-1])  # as in EXPERIMENT/ROW/SEED
-    return list(found.values())
+    names, depth = [run["run"] for run in found.values()], 1
+    while len(set(names)) < len(names):
+        depth += 1
+        names = ["/".join(path.parts[-depth - 1 : -1]) for path in found]
+    return [{**run, "run": name} for run, name in zip(found.values(), names, strict=True)]
 
 
 def rows(runs: Iterable[dict[str, Any]]) -> Rows:

@@ -22,6 +22,7 @@ from cape_fairseq.experiments.launch import FAILED, NEWS_FILE, STOPPED, last_wor
 from cape_fairseq.experiments.machine import CPU_ONLY, visible
 
 WORKFLOW = Path(__file__).with_name("workflow.smk")
+CLUSTER_CORES = 16
 SNAKEMAKE_LOG = Path("logs/snakemake.log")
 
 
@@ -32,7 +33,7 @@ class Machine:
     Args:
         gpus: of a training; 0 uses the processor.
         cpu: leave GPUs alone.
-        cores: of this machine, at most.
+        cores: of this machine, at most; a job of a cluster asks for no more than CLUSTER_CORES.
         executor: Snakemake's, for instance slurm.
         profile: a folder of Snakemake's settings.
         more: further words for Snakemake.
@@ -46,7 +47,8 @@ class Machine:
     more: tuple[str, ...] = ()
 
     def options(self) -> list[str]:
-        config = [f"gpus={self.gpus}", f"cores={self.cores}"]
+        most = min(self.cores, CLUSTER_CORES) if self.executor or self.profile else self.cores
+        config = [f"gpus={self.gpus}", f"cores={most}"]
         words = ["--profile", self.profile] if self.profile else []
         if self.executor:
             words += ["--executor", self.executor]
@@ -127,7 +129,8 @@ def reason(out: Path) -> str:
     news = (out / NEWS_FILE).read_text(encoding="utf-8").splitlines()
     failed = [line.removeprefix(FAILED) for line in news if line.startswith(FAILED)]
     # A profile may try again.
-    failed = [name for name in failed if not any(f"{name}: done in" in line for line in news)]
+    done = [line.partition(": done in ")[0] for line in news]
+    failed = [name for name in failed if name not in done]
     if failed:
         log = out / read_job(out / "plan.json", failed[0]).log
         return "\n".join([f"{failed[0]} failed; its log is {log}", *last_words(log)])

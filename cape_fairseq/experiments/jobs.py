@@ -25,7 +25,8 @@ class Job:
     Args:
         name: ``EXPERIMENT/ROW/SEED/STEP``, as far as there are such.
         stdout: the output that takes what the last command prints.
-        heavy: takes every core of a machine without GPUs, so that nothing runs beside it.
+        heavy: takes every core of a machine without GPUs, so that nothing runs beside it; with
+            GPUs some of them.
         gpus: of each node; without GPUs on the machine it is left out.
         hours: on a cluster, after which a training saves and is queued again.
     """

@@ -13,10 +13,13 @@ rule all:
 
 
 for job in plan["jobs"]:
-    # A heavy job takes every core, or those that feed its GPUs.
+    # Without GPUs a heavy job takes every core; with them those that feed its own, or, if it needs
+    # none, half of all.
     cores = 1
     if job["heavy"]:
-        cores = 4 * job["gpus"] if gpus and job["gpus"] else int(config["cores"])
+        cores = int(config["cores"])
+        if gpus:
+            cores = 4 * job["gpus"] or max(cores // 2, 1)
 
     rule:
         name: job["rule"]

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from cape_fairseq.data.binarized import BinarizedSide
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, Rules, Stack, stacks
-from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, joined
+from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, Sentences, joined
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +252,8 @@ class StackedTranslationTask(TranslationTask):
         Raises:
             ValueError: source words are wanted, which stacks have not kept.
         """
-        if getattr(args, "replace_unk", None) is not None:
+        stacked = any(isinstance(found.src, Sentences) for found in self.datasets.values())
+        if stacked and getattr(args, "replace_unk", None) is not None:
             raise ValueError("--replace-unk does not work with stacked sentences; leave it out")
         limit = getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)
         if not getattr(args, "score_reference", False) and limit == (0, 200):

@@ -109,10 +109,12 @@ def test_table():
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
-    paths = [tmp_path / "cape_en_de" / row / "1111" / "results.json" for row in ("sinpos", "cape")]
+    folders = ("a/cape_en_de/sinpos", "a/cape_en_de/cape", "b/cape_en_de/cape")
+    paths = [tmp_path / folder / "1111" / "results.json" for folder in folders]
     for path in paths:
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"run": "1111", "tests": {}}))
-    names = [run["run"] for run in read_results(paths)]
-    assert names == ["cape_en_de/sinpos/1111", "cape_en_de/cape/1111"]
+    names = [run["run"] for run in read_results([*paths, paths[0]])]
+    assert names == [f"{folder}/1111" for folder in folders]
+    assert [run["run"] for run in read_results(paths[:2])] == ["sinpos/1111", "cape/1111"]
     assert [run["run"] for run in read_results(paths[:1])] == ["1111"]

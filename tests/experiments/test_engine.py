@@ -47,7 +47,7 @@ def test_a_failure_is_told_without_what_others_said_and_what_was_mended(tmp_path
     log.write_text("the reason\n")
     (tmp_path / "logs").mkdir()
     news = "a-b/train, 10 s: epoch 1\nfailed: a_b/train\na-b/train, 20 s: epoch 2\n"
-    tried_again = "failed: c\nc: done in 3 s\n"
+    tried_again = "failed: c\nc: done in 3 s\nmy-a_b/train: done in 3 s\n"
     (tmp_path / NEWS_FILE).write_text(tried_again + news + "failed: a-b/train\n")
     assert reason(tmp_path) == f"a_b/train failed; its log is {log}\nthe reason"
 

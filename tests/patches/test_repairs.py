@@ -131,11 +131,17 @@ def test_a_moving_average_copies_buffers(encoding, caplog):
 
 
 def test_a_moving_average_begins_with_a_parent_that_has_none(data_bin, tmp_path):
-    """In fairseq-train, with counts and with a number that no average may round."""
-    train(data_bin, tmp_path / "parent", arch="sinpos_transformer_tiny", updates=2)
-    start = ("--finetune-from-model", tmp_path / "parent" / "checkpoint_last.pt", "--store-ema")
+    """In fairseq-train, with counts, and with a number that no average may round."""
+    parent = tmp_path / "parent" / "checkpoint_last.pt"
+    train(data_bin, parent.parent, arch="sinpos_transformer_tiny", updates=2)
+    start = ("--finetune-from-model", parent, "--store-ema", "--ema-decay", "1.0")
     for arch in ("floater_transformer_tiny", "cape_transformer_tiny"):
         printed = train(data_bin, tmp_path / arch, *start, arch=arch, updates=3)
         assert len(train_losses(printed)) == 3
         state = read(tmp_path / arch / "checkpoint_last.pt")
-        assert set(state["extra_state"]["ema"]) == set(state["model"])
+        average = state["extra_state"]["ema"]
+        assert set(average) == set(state["model"])
+        for name in ("fc1.weight", "self_attn.q_proj.bias"):  # with a decay of 1 it stays there
+            name = f"encoder.layers.0.{name}"
+            assert torch.equal(average[name], read(parent)["model"][name])
+            assert not torch.equal(average[name], state["model"][name])

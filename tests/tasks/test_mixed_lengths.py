@@ -9,7 +9,7 @@ import torch
 from fairseq.data import LanguagePairDataset
 from omegaconf import OmegaConf
 
-from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths
+from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, Sentences
 from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
 from tests.support import (
     ToyTask,
@@ -109,6 +109,7 @@ def test_translations_are_as_long_as_they_are_asked_to_be(tmp_path):
     task = object.__new__(StackedTranslationTask)
     task.cfg = OmegaConf.create({"eval_bleu": False})
     task.tgt_dict = ToyTask().target_dictionary
+    task.datasets = {}
     model = build("sinpos_transformer_tiny")
     for given, expected in (
         ({}, (2, 200)),
@@ -117,5 +118,7 @@ def test_translations_are_as_long_as_they_are_asked_to_be(tmp_path):
     ):
         generator = task.build_generator([model], Namespace(beam=1, **given))
         assert (generator.max_len_a, generator.max_len_b) == expected
+    task.build_generator([model], Namespace(beam=1, replace_unk=""))  # as fairseq-interactive
+    task.datasets = {"test": Namespace(src=Sentences([[5]], 2))}
     with pytest.raises(ValueError, match="--replace-unk does not work with stacked sentences"):
         task.build_generator([model], Namespace(beam=1, replace_unk=""))
