@@ -54,6 +54,7 @@ def test_a_failure_is_told_without_what_others_said_and_what_was_mended(tmp_path
 
 def test_more_gpus_than_there_are_are_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "visible", lambda: ["0", "1"])
+    monkeypatch.setattr(engine, "need_snakemake", lambda: None)
     with pytest.raises(UserError, match="4 GPUs are asked for, but there are 2"):
         engine.run(Plan(), tmp_path / "out", Machine(gpus=4), "")
     assert not (tmp_path / "out").exists()
