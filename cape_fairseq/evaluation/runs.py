@@ -149,9 +149,12 @@ def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """
     found = {path.absolute(): read_json(path, "run", "tests") for path in paths}
     names, depth = [run["run"] for run in found.values()], 1
+    places = [path.parent for path in found]
+    if len(set(places)) < len(places):  # several files in a folder
+        places = list(found)
     while len(set(names)) < len(names):
         depth += 1
-        names = ["/".join(path.parts[-depth - 1 : -1]) for path in found]
+        names = ["/".join(place.parts[-depth:]) for place in places]
     return [{**run, "run": name} for run, name in zip(found.values(), names, strict=True)]
 
 

@@ -118,3 +118,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
     assert names == [f"{folder}/1111" for folder in folders]
     assert [run["run"] for run in read_results(paths[:2])] == ["sinpos/1111", "cape/1111"]
     assert [run["run"] for run in read_results(paths[:1])] == ["1111"]
+    other = paths[0].with_name("older.json")
+    other.write_text(paths[0].read_text())
+    names = [run["run"] for run in read_results([paths[0], other])]
+    assert names == ["1111/results.json", "1111/older.json"]
