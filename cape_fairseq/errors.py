@@ -7,3 +7,8 @@ class UserError(Exception):
 
 class UsageError(UserError):
     """Something is wrong with how a command was called."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in a line; its kind if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

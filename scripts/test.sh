@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Install if needed, lint, and run all tests. Arguments go to pytest.
+# Install if needed, lint, and run the tests (those of -m matrix, smoke and slurm only when asked
+# for). Arguments go to pytest.
 #
 #   scripts/test.sh [-k attention ...]
 #   scripts/test.sh --pythons "3.10 3.12 3.13" [...]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from cape_fairseq.data.toy_grammar import sentence
+from cape_fairseq.experiments import training
 from cape_fairseq.experiments.engine import Follower
-from cape_fairseq.experiments.jobs import read_job
+from cape_fairseq.experiments.jobs import Command, read_job
 from cape_fairseq.experiments.launch import environment, executable
 from cape_fairseq.experiments.machine import CPU_ONLY
-from tests.support import fairseq, run
+from tests.support import cape, fairseq, forked_command, run
 
 # What a machine may have of its own, and tests set as they need it: a cluster's job, a proxy.
 for name in ("SLURM_JOB_ID", CPU_ONLY):
@@ -77,8 +79,8 @@ def data_bin(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def forked_jobs(monkeypatch) -> None:
-    """A plan's jobs run one after another in processes that need no import of fairseq, instead of
-    Snakemake's, which tests/recipes/test_recipes.py has."""
+    """A plan's jobs run one after another, in processes that need no import of fairseq or in this
+    one, instead of Snakemake's, which tests/recipes/test_recipes.py has."""
 
     def follow(self: Follower, _machine: object, _lock: int) -> int:
         path = self.out / "plan.json"
@@ -88,10 +90,20 @@ def forked_jobs(monkeypatch) -> None:
             missing = [name for name in job.inputs if not (self.out / name).exists()]
             assert not missing, job
             for command in job.commands:
-                done = run(executable(command), cwd=self.out, env=environment({}))
+                done = self_or_forked(command, self.out)
             if job.stdout:
                 (self.out / job.stdout).write_text(done.stdout, encoding="utf-8")
             assert all((self.out / name).exists() for name in job.outputs), job
         return 0
 
     monkeypatch.setattr(Follower, "follow", follow)
+    monkeypatch.setattr(training, "run_command", forked_command)
+
+
+def self_or_forked(command: Command, folder: Path) -> subprocess.CompletedProcess:
+    """This project's tools in this process, others in one that is forked."""
+    if command[0] == "cape-fairseq":
+        return cape(*command[1:], cwd=folder)
+    words = executable(command)
+    words += ["--num-workers", "0"] if command[0] == "fairseq-generate" else []
+    return run(words, cwd=folder, env=environment({}))

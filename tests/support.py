@@ -144,7 +144,17 @@ def fairseq(tool: str, *arguments, **options) -> str:
 
 def fairseq_command(tool: str, *arguments) -> list:
     user_dir = [] if tool == "preprocess" else ["--user-dir", ROOT / "cape_fairseq"]
-    return [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir]
+    # The process that loads data takes 5 seconds to end.
+    alone = ["--num-workers", 0] if tool in ("generate", "validate") else []
+    return [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir, *alone]
+
+
+def forked_command(command, output, errors, more=None, keep=()) -> int:
+    """:func:`cape_fairseq.experiments.launch.run_command` in a process that needs no import of
+    fairseq."""
+    done = run(command, check=False, env=dict(more or {}))
+    output.write(done.stdout + done.stderr)
+    return done.returncode
 
 
 HELD = """

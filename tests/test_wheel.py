@@ -28,7 +28,8 @@ def wheel(tmp_path_factory):
         tree / "cape_fairseq",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    command = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", ".")
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-deps")
+    command = ("-m", "pip", "wheel", *quiet, "--no-build-isolation", ".")
     subprocess.run([sys.executable, *command, "--wheel-dir", "dist"], cwd=tree, check=True)
     (path,) = (tree / "dist").glob("*.whl")
     return path
@@ -42,7 +43,8 @@ def test_it_has_every_file(wheel):
 
 def test_fairseq_trains_with_it(wheel, data_bin, tmp_path):
     site = tmp_path / "site"
-    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-deps")
+    install = ("-m", "pip", "install", *quiet, "--target", site, wheel)
     subprocess.run([sys.executable, *install], check=True)
     options = {
         "cwd": tmp_path,

@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def summary(runs: Sequence[Run], words: int, references: Sequence[str]) -> dict[
         "words_per_second": words / statistics.median(run.seconds for run in runs),
         "megabytes": max(run.megabytes for run in runs),
         "bleu": score.score,
-        "seconds": [asdict(run)["seconds"] for run in runs],
+        "seconds": [run.seconds for run in runs],
     }
 
 

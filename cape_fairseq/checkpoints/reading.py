@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from cape_fairseq.checkpoints.safe import allow_fairseq_checkpoints
-from cape_fairseq.errors import UserError
+from cape_fairseq.errors import UserError, first_line
 from cape_fairseq.files import replacing
 
 
@@ -25,7 +25,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds, KeyError among them
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise UserError(f"{path} cannot be loaded as a checkpoint ({reason})") from None
     if not isinstance(state, dict) or "model" not in state:
         raise UserError(f"{path} is no checkpoint of fairseq: it holds no model")

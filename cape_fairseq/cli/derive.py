@@ -27,12 +27,12 @@ def add(parser: ArgumentParser) -> None:
             way.add_argument("--codes", type=Path, help="BPE codes; lengths are then in subwords")
         return way
 
-    command("filter").add_argument("--max-length", type=positive, default=50, help="(50)")
+    longest = "most tokens of a side (50)"
+    command("filter").add_argument("--max-length", type=positive, default=50, help=longest)
     for name, sentences, junction in (("concat", 10, "none"), ("stack", None, "comma")):
         way = command(name)
-        way.add_argument(
-            "--sentences", type=positive, default=sentences, help=f"to join ({sentences})"
-        )
+        joined = f"to join ({sentences})" if sentences else "to join, instead of --min-tokens"
+        way.add_argument("--sentences", type=positive, default=sentences, help=joined)
         way.set_defaults(min_tokens=None)
         if name == "stack":
             way.add_argument("--min-tokens", type=positive, help="of the target (300)")
@@ -58,6 +58,7 @@ def add(parser: ArgumentParser) -> None:
     sample = command("sample")
     sample.add_argument("--pairs", type=positive, default=10_000, help="how many (10000)")
     sample.add_argument("--max-length", type=positive, default=1000, help="of a side (1000)")
+    command("clean", lengths=False)
     command("swap", lengths=False).add_argument("--separator", default="<sep>", help="(<sep>)")
 
 
@@ -75,33 +76,21 @@ def run(args: Namespace) -> Found:
         outputs, named = short_to_long(args, read, segment)
     else:
         outputs = {f"{args.out_source} {args.out_target}": (args.out_source, args.out_target)}
-        made = {"filter": keep_short, "swap": swap, "sample": sample}.get(args.way, stack)(
-            args, read, segment
-        )
+        ways = {
+            "clean": lambda: derived.keep_full(read),
+            "filter": lambda: derived.keep_short(read, segment, args.max_length),
+            "sample": lambda: derived.spread(
+                list(derived.keep_short(read, segment, args.max_length)), args.pairs
+            ),
+            "swap": lambda: derived.swap_first(read, args.separator),
+        }
+        made = ways.get(args.way, lambda: stack(args, read, segment))()
         named = ((next(iter(outputs)), pair) for pair in made)
     counts = derived.write_pairs(outputs, named)
     empty = [name for name, count in counts.items() if not count and name.startswith("test.")]
     notes = [f"{name} is empty: no pair is so long; give other --edges" for name in empty]
     lines = [[name, f"{count:,}"] for name, count in counts.items()]
     return Found([Rows(["written", "pairs"], lines, notes)])
-
-
-def keep_short(args: Namespace, read, segment):
-    from cape_fairseq.data.derived import keep_short
-
-    return keep_short(read, segment, args.max_length)
-
-
-def sample(args: Namespace, read, segment):
-    from cape_fairseq.data.derived import keep_short, spread
-
-    return spread(list(keep_short(read, segment, args.max_length)), args.pairs)
-
-
-def swap(args: Namespace, read, segment):
-    from cape_fairseq.data.derived import swap_first
-
-    return swap_first(read, args.separator)
 
 
 def stack(args: Namespace, read, segment):

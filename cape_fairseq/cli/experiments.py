@@ -43,11 +43,11 @@ def add_machine(parser: ArgumentParser) -> None:
 
 
 def add_papers(parser: ArgumentParser) -> None:
-    parser.add_argument("experiments", nargs="+", metavar="EXPERIMENT")
+    parser.add_argument("experiments", nargs="+", metavar="EXPERIMENT", help="tables to make")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"), help="(runs/papers)")
     parser.add_argument("--archives", type=Path, help="where archives are already (fetch them)")
     parser.add_argument("--rows", default="", metavar='"A B ..."', help="(all that are published)")
-    parser.add_argument("--seeds", type=numbers, default=(), metavar='"N ..."')
+    parser.add_argument("--seeds", type=numbers, default=(), metavar='"N ..."', help="(all)")
     parser.add_argument("--gpus", type=positive, help="of a training, on each node")
     parser.add_argument("--nodes", type=positive, default=1, help="of a training (1)")
     parser.add_argument("--cpu", action="store_true", help="train the papers' models without a GPU")
@@ -116,8 +116,8 @@ def start(
 
 
 def add_job(parser: ArgumentParser) -> None:
-    parser.add_argument("plan", type=Path)
-    parser.add_argument("name")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a file of the engine")
+    parser.add_argument("name", metavar="NAME", help="of the job")
 
 
 def run_job(args: Namespace) -> Found:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from cape_fairseq.cli.experiments import add_machine, numbers, start
-from cape_fairseq.cli.tool import Found, Tool, named_files, positive
+from cape_fairseq.cli.tool import Found, Tool, chosen, named_files, positive
 from cape_fairseq.errors import UsageError, UserError
 
 
@@ -24,12 +24,14 @@ def add_languages(parser: ArgumentParser, required: bool = False) -> None:
     for option, what, default in (("--src", "source", "en"), ("--tgt", "target", "de")):
         more = {"required": True} if required else {"default": default}
         shown = "" if required else f" ({default})"
-        parser.add_argument(option, metavar="LANG", help=f"{what} language{shown}", **more)
+        parser.add_argument(
+            option, dest=what, metavar="LANG", help=f"{what} language{shown}", **more
+        )
 
 
-def add_splits(parser: ArgumentParser, train: str, valid: str, test: str) -> None:
-    for option, default in (("--train", train), ("--valid", valid), ("--test", test)):
-        parser.add_argument(option, default=default, metavar="SPLIT", help=f"({default})")
+def add_splits(parser: ArgumentParser) -> None:
+    for split in ("train", "valid", "test"):
+        parser.add_argument(f"--{split}", default=split, metavar="SPLIT", help=f"({split})")
     parser.add_argument("--bpe", type=positive, default=4000, help="joint BPE merges (4000)")
 
 
@@ -50,7 +52,7 @@ def add_train(parser: ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="SPLIT.LANG or SPLIT.LANG.gz")
     parser.add_argument("--arch", required=True, help="cape_transformer_tiny, ...")
     add_languages(parser, required=True)
-    add_splits(parser, "train", "val", "test_2016_flickr")
+    add_splits(parser)
     parser.add_argument(
         "--max-update",
         type=positive,
@@ -59,7 +61,7 @@ def add_train(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--select", choices=["loss", "bleu"], default="loss", help="(loss)")
     long = "then go on for a third as long, in OUT/NAME-long, at half the peak, with every second "
-    long += "example drawn as a stack of up to N tokens; with --parent, have these from the begin"
+    long += "example drawn as a stack of up to N tokens; with --parent, this run has them at once"
     parser.add_argument("--long", type=positive, default=0, metavar="N", help=long)
     begin = "have the stacks of --long from epoch N of the first training on"
     parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)
@@ -77,11 +79,7 @@ def train(args: Namespace) -> Found:
     from cape_fairseq.experiments.recipes import train as recipe
 
     plan, gpus = Plan(), args.gpus or int(has_gpu())
-    wanted = recipe.Training(
-        *(args.data, args.arch, args.src, args.tgt, args.train, args.valid, args.test, args.bpe),
-        *(args.max_update, args.select, args.long, args.long_from_epoch, args.parent),
-        *(args.seed, args.name, tuple(args.passed_on)),
-    )
+    wanted = chosen(recipe.Training, args, more=tuple(args.passed_on))
     if args.long_from_epoch and not args.long:
         raise UsageError("--long-from-epoch is for the stacks of --long N; give that, too")
     if not args.dry_run:
@@ -100,23 +98,17 @@ def check_parent(out: Path, parent: str, run: str) -> None:
         raise UserError(f"{out} has no trained run {parent}; train it first, with the same --out")
 
 
-def number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is not a number") from None
-
-
 def add_floater(parser: ArgumentParser) -> None:
     parser.add_argument("--data-bin", type=Path, help="(the quick start's corpus)")
     add_languages(parser)
     parser.add_argument("--size", default="_tiny", help="of the architectures (_tiny)")
-    parser.add_argument("--lr", type=number, default=4e-3, help="peak; FLOATER has half (4e-3)")
+    parser.add_argument("--lr", type=float, default=4e-3, help="peak; FLOATER has half (4e-3)")
     parser.add_argument("--warmup", type=positive, default=200, help="updates, in all (200)")
     parser.add_argument("--plain-updates", type=positive, default=600, help="(600)")
     parser.add_argument("--updates", type=positive, default=300, help="of the fine-tuning (300)")
     parser.add_argument("--average", type=positive, default=5, help="checkpoints (5)")
-    parser.add_argument("--compare", action="store_true", help="plain as long; from scratch")
+    compare = "also tune the plain model as long, and train FLOATER from scratch"
+    parser.add_argument("--compare", action="store_true", help=compare)
     parser.add_argument("--seed", type=positive, default=1, help="(1)")
     add_out(parser, "runs/floater")
 
@@ -126,24 +118,22 @@ def floater(args: Namespace) -> Found:
     from cape_fairseq.experiments.recipes import floater as recipe
 
     plan = Plan()
-    wanted = recipe.Protocol(
-        *(args.data_bin, args.src, args.tgt, args.size, args.lr, args.warmup),
-        *(args.plain_updates, args.updates, args.average, args.compare, args.seed),
-        tuple(args.passed_on),
-    )
+    wanted = chosen(recipe.Protocol, args, more=tuple(args.passed_on))
     return start(args, plan, recipe.jobs(plan, wanted))
 
 
 def add_lengths(parser: ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, help="as train takes it (the quick start's corpus)")
     add_languages(parser)
-    add_splits(parser, "train", "valid", "test")
+    add_splits(parser)
     parser.add_argument("--rows", default="", metavar='"A B ..."', help="(all); list prints them")
     own = "one more row: a model (cape, rope_cross, ...) and options of fairseq-train; it "
     own += "starts anew, or from the best checkpoint of its seed in another row; may be repeated"
     described = '"NAME=MODEL [--from ROW] [OPTIONS]"'
     parser.add_argument("--own", action="append", default=[], metavar=described, help=own)
-    parser.add_argument("--seeds", type=numbers, default=(), help="(1 10000001 20000001)")
+    many = "how many, or the seeds themselves: 3 is 1 10000001 20000001 (3)"
+    parser.add_argument("--seeds", type=numbers, default=(), metavar='"N ..."', help=many)
+    parser.add_argument("--size", default="_tiny", help="of the architectures (_tiny)")
     parser.add_argument("--max-update", type=positive, default=0, help="(900; with --data 8000)")
     further = "of rows that go on from another one of their seed (a third of --max-update)"
     parser.add_argument("--tune-update", type=positive, default=0, help=further)
@@ -158,17 +148,18 @@ def lengths(args: Namespace) -> Found:
     from cape_fairseq.experiments.jobs import Plan
     from cape_fairseq.experiments.recipes import length as recipe
 
-    wanted = recipe.Lengths(
-        *(args.data, args.src, args.tgt, args.train, args.valid, args.test),
-        *(() if args.rows == "list" else tuple(args.rows.split()), args.seeds or recipe.SEEDS),
-        *(args.max_update, args.tune_update, args.stack, args.mix_from, args.bpe),
-        tuple(args.own),
-    )
+    names = () if args.rows == "list" else tuple(args.rows.split())
+    own, more = tuple(args.own), tuple(args.passed_on)
+    wanted = chosen(recipe.Lengths, args, rows=names, own=own, more=more)
     if args.rows == "list":
         print(*recipe.rows(wanted), sep="\n")
         return Found([])
     plan = Plan()
-    return start(args, plan, recipe.jobs(plan, wanted))
+    settings = recipe.jobs(plan, wanted)
+    trainings = sum(job.name.endswith("/train") for job in plan.jobs)
+    each = " ".join(map(str, recipe.seeds(wanted.seeds)))
+    print(f"lengths: {trainings} trainings with the seeds {each}", file=sys.stderr)
+    return start(args, plan, settings)
 
 
 def add_evaluate(parser: ArgumentParser) -> None:
@@ -191,10 +182,7 @@ def evaluate(args: Namespace) -> Found:
     from cape_fairseq.experiments.recipes import evaluate as recipe
 
     plan = Plan()
-    wanted = recipe.Evaluation(
-        *(named_files(args.models), args.data_bin, args.src, args.tgt, args.subset),
-        *(args.bpe_codes, args.min_tokens, args.edges, args.detokenize, args.max_tokens),
-    )
+    wanted = chosen(recipe.Evaluation, args, models=named_files(args.models))
     settings = recipe.jobs(plan, wanted)
     found = start(args, plan, settings)
     if not args.dry_run:
@@ -211,7 +199,8 @@ Train a plain Transformer, copy it into FLOATER, go on at half the peak learning
 last checkpoints, test (Liu et al. 2020, appendix B.2).
 OPTIONS are for fairseq-train, in all trainings."""
 LENGTHS = """\
-The row "split, translate, join" is sinpos on the sentences of each stack."""
+The row "split, translate, join" is sinpos on the sentences of each stack.
+OPTIONS are for fairseq-train, in all rows."""
 REPORT = """\
 The first model is the baseline; several checkpoints of one name are seeds. Models without absolute
 positions have no part in the shift-invariance probe."""
@@ -220,6 +209,6 @@ TOOLS = (
     Tool("quick-start", "three small models on a made-up corpus", add_quick_start, quick_start),
     Tool("train", "one architecture on parallel text, to its score", add_train, train, TEXT, True),
     Tool("floater", "FLOATER by the paper's protocol", add_floater, floater, PROTOCOL, True),
-    Tool("lengths", "train every row of the table of lengths", add_lengths, lengths, LENGTHS),
+    Tool("lengths", "train every row of the table of lengths", add_lengths, lengths, LENGTHS, True),
     Tool("evaluate", "one report on long text for any checkpoints", add_evaluate, evaluate, REPORT),
 )

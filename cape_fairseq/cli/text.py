@@ -42,13 +42,23 @@ def add_lengths(parser: ArgumentParser) -> None:
         "--longest", type=positive, required=True, help="tokens that models take, with an end mark"
     )
     parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
+    batch = "of a batch: say how many updates an epoch has"
+    parser.add_argument("--max-tokens", type=positive, help=batch)
+    parser.add_argument("--max-update", type=positive, help="of the training (no limit)")
+    late = "the epoch from which it sees stacks (1); refused if it ends before"
+    parser.add_argument("--stack-from-epoch", type=positive, default=1, metavar="E", help=late)
 
 
 def check_lengths(args: Namespace) -> Found:
     from cape_fairseq.evaluation import text_lengths as tool
 
     languages = args.source_lang, args.target_lang
-    result = tool.measure(args.data_bin, languages, args.longest, args.stack)
+    if bool(args.max_tokens) != bool(args.max_update):
+        raise UsageError("--max-tokens and --max-update belong together; give both")
+    training = None
+    if args.max_tokens:
+        training = tool.Training(args.max_tokens, args.max_update, args.stack_from_epoch)
+    result = tool.measure(args.data_bin, languages, args.longest, args.stack, training)
     return Found([tool.rows(result)], result)
 
 
@@ -67,7 +77,8 @@ def tokenize(args: Namespace) -> Found:
     found = []
     for source, output in pairs(args.files):
         lines = tqdm(read_lines(source), desc=source.name, unit=" lines", mininterval=2)
-        write_lines(output, moses.tokenize(lines, args.language))
+        texts = (moses.book_text(line, args.language) for line in lines)
+        write_lines(output, moses.tokenize(texts, args.language))
         found.append([str(output), f"{lines.n:,}"])
     return Found([Rows(["tokenized", "lines"], found)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,6 +59,16 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
     return int(text)
+
+
+def chosen(kind: type, args: Namespace, **more: Any) -> Any:
+    """A dataclass of what a user chooses, from the options of the same names.
+
+    Args:
+        more: fields that are not named as an option.
+    """
+    names = (field.name for field in fields(kind) if field.name not in more)
+    return kind(**{name: getattr(args, name) for name in names}, **more)
 
 
 def named_files(arguments: Sequence[str], count: int | None = None) -> dict[str, list[Path]]:

@@ -49,9 +49,9 @@ def add_translate(parser: ArgumentParser) -> None:
     nbest = "print as many translations of each line, as LINE NUMBER, SCORE, TEXT with tabs (1)"
     parser.add_argument("--nbest", type=positive, default=1, metavar="N", help=nbest)
     parser.add_argument("--lenpen", type=float, default=1.0, help="exponent of the length (1)")
-    longest = "a translation has at most A x source tokens + B tokens (2, 200)"
+    longest = "a translation has at most A x source tokens + B tokens (2)"
     parser.add_argument("--max-len-a", type=float, default=2.0, metavar="A", help=longest)
-    parser.add_argument("--max-len-b", type=positive, default=200, metavar="B")
+    parser.add_argument("--max-len-b", type=positive, default=200, metavar="B", help="(200)")
     parser.add_argument("--scores", action="store_true", help="print SCORE and a tab before each")
     lines = "print an object for each line: text, score, tokens and their log-probabilities, ..."
     parser.add_argument("--json-lines", action="store_true", help=lines)
@@ -63,7 +63,7 @@ def add_translate(parser: ArgumentParser) -> None:
     parser.add_argument("--longest", type=positive, default=1024, metavar="N", help=piece)
     parser.add_argument("--max-tokens", type=positive, default=4096, help="of a batch (4096)")
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-    parser.add_argument("--no-progress-bar", action="store_true")
+    parser.add_argument("--no-progress-bar", action="store_true", help="show none")
 
 
 def loaded(args: Namespace) -> Translator:
@@ -180,12 +180,13 @@ def documents(
         texts: list[str] = []
         found: list[Translation] = []
         with progress(args, "paragraphs") as bar:
-            for line in chain.from_iterable(read):
-                done = run([line.text], search)
-                texts.append(line.text)
+            for lines in read:  # all that have come are one batch
+                new = [line.text for line in lines]
+                done = run(new, search)
+                texts += new
                 found += done
-                yield [line], done
-                bar.update()
+                yield lines, done
+                bar.update(len(lines))
         name = args.files[number] if args.files else "the document"
         before += len(texts)
         lost = loss(translator, texts, found)

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from cape_fairseq.serving.results import Translation
 
 
+# Source tokens of a long line, and target tokens for one of them which are too few.
+LONG, FEW = 60, 0.4
+
+
 class Troubles:
-    """What a user must know of lines that are not as they should be; nothing of them is lost.
+    """What a user must know of lines that are not as they should be.
 
     Args:
         longest: tokens of a line that is translated in one piece; None if lines are cut between
@@ -25,6 +29,7 @@ class Troubles:
         self.longest = longest
         self.cut: list[int] = []
         self.invalid: list[int] = []
+        self.short: list[int] = []
 
     def add(self, lines: Sequence[Line], found: Sequence[Translation]) -> None:
         for line, one in zip(lines, found, strict=True):
@@ -33,6 +38,8 @@ class Troubles:
                 say(f"line {line.number} is not UTF-8; its invalid bytes were replaced")
             if one.cut:
                 self.cut.append(line.number)
+            if len(one.source_tokens) >= LONG and len(one.tokens) < FEW * len(one.source_tokens):
+                self.short.append(line.number)
             if self.longest and len(one.source_tokens) > self.longest:
                 say(
                     f"line {line.number} has {len(one.source_tokens):,} tokens, more than "
@@ -46,6 +53,11 @@ class Troubles:
         """
         if self.cut:
             say(f"the search ended at its limit of length in {listed(self.cut)}; --max-len-b")
+        if self.short:
+            say(
+                f"few words for so long a source in {listed(self.short)}; a model that was trained "
+                "on sentences ends early in longer text: --document sentences"
+            )
         if self.invalid:
             raise UserError(
                 f"{listed(self.invalid)}: not UTF-8; invalid bytes were replaced and everything "

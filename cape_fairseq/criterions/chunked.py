@@ -49,7 +49,7 @@ class ChunkedLoss(torch.autograd.Function):
         all_words = weight.sum(0, dtype=exact)  # sum z = x . (sum over words of W)
         sums = features.new_zeros(3, dtype=torch.float64)
         wanted = any(ctx.needs_input_grad[:2])
-        d_features = torch.empty_like(features) if wanted else None
+        d_features = torch.empty_like(features, dtype=exact) if wanted else None
         d_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         for begin in range(0, len(target), size):
             part = slice(begin, begin + size)
@@ -65,50 +65,60 @@ class ChunkedLoss(torch.autograd.Function):
             sums[1] += (norm - picked).sum()
             sums[2] += (picked == top).sum()
             if wanted:
-                # softmax W, less what smoothing gives to every word and to the reference
-                inner = expected(exponentials, total, weight, x.dtype, by_onednn)
-                inner -= small * all_words + large * weight[t].to(exact)
-                d_features[part] = inner
-                # the same by words: softmax^T x, and the reference's own share
-                add_expected_by_word(d_weight, exponentials, total, x, by_onednn)
-                d_weight.index_add_(0, t, x.to(exact), alpha=-large)
+                slopes = exact_slopes if x.dtype == exact else half_slopes
+                taken = weight, t, small * all_words, large
+                d_features[part] = slopes(d_weight, exponentials, total, x, taken, by_onednn)
         if wanted:
             d_weight -= small * features.sum(0, dtype=exact)  # every token, every word
-            ctx.save_for_backward(d_features, d_weight.to(weight.dtype))
-        loss, nll, correct = sums.unbind()
-        ctx.mark_non_differentiable(nll, correct)
-        return loss.to(exact), nll.to(exact), correct
+            ctx.save_for_backward(d_features, d_weight)
+        ctx.kinds = features.dtype, weight.dtype
+        loss, nll = (value.to(exact, copy=True) for value in sums[:2])
+        ctx.mark_non_differentiable(nll, correct := sums[2].clone())
+        return loss, nll, correct
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple:
-        """The loss is a sum, so whatever comes after it scales both gradients alike."""
-        d_features, d_weight = ctx.saved_tensors
-        scaled_weight = d_weight * upstream if ctx.needs_input_grad[1] else None
-        return d_features * upstream, scaled_weight, None, None, None, None
+        """The loss is a sum, so whatever comes after it scales both gradients alike; they are
+        rounded last, so that a scale of the loss saves what half precision would lose."""
+        scaled = [
+            (slope * upstream).to(kind) if wanted else None
+            for slope, kind, wanted in zip(
+                ctx.saved_tensors, ctx.kinds, ctx.needs_input_grad, strict=False
+            )
+        ]
+        return *scaled, None, None, None, None
 
 
-def expected(
-    exponentials: Tensor, total: Tensor, weight: Tensor, kind: torch.dtype, by_onednn: bool
+Taken = tuple[Tensor, Tensor, Tensor, float]  # weight, target, small * its sum, large
+
+
+def exact_slopes(
+    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, taken: Taken, by_onednn: bool
 ) -> Tensor:
-    """Mean of the words' weights by softmax, [n, C] in the precision of the exponentials.
+    """Gradients of a chunk: by its features, [n, C], less what smoothing gives to every word; by
+    the weight, [V, C], added to ``d_weight``.
 
-    In full precision the product comes first, since its result is smaller; half precision would
-    lose small shares of a large sum.
+    softmax W and softmax^T x come before the division, since they are smaller than the softmax.
     """
-    if kind == exponentials.dtype:
-        return product(exponentials, weight, by_onednn).div_(total.unsqueeze(1))
-    return ((exponentials / total.unsqueeze(1)).to(kind) @ weight).to(exponentials.dtype)
+    weight, target, every, large = taken
+    inner = product(exponentials, weight, by_onednn).div_(total.unsqueeze(1))
+    inner -= every + large * weight[target]
+    add_transposed_product(d_weight, exponentials, x / total.unsqueeze(1), by_onednn)
+    d_weight.index_add_(0, target, x, alpha=-large)
+    return inner
 
 
-def add_expected_by_word(
-    found: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, by_onednn: bool
-) -> None:
-    """Add the sum over tokens of softmax^T x to ``found`` [V, C]; see :func:`expected`."""
-    if x.dtype == exponentials.dtype:
-        add_transposed_product(found, exponentials, x / total.unsqueeze(1), by_onednn)
-        return
-    shares = (exponentials / total.unsqueeze(1)).to(x.dtype)
-    found += (shares.t() @ x).to(exponentials.dtype)
+def half_slopes(
+    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, taken: Taken, _: bool
+) -> Tensor:
+    """:func:`exact_slopes` in half precision: the reference's share is taken off before anything is
+    rounded, because a confident softmax is nearly equal to it."""
+    weight, target, every, large = taken
+    slope = exponentials.div_(total.unsqueeze(1))
+    slope[torch.arange(len(target), device=target.device), target] -= large
+    slope = slope.to(x.dtype)
+    d_weight += slope.t() @ x
+    return (slope @ weight).to(total.dtype) - every
 
 
 def chunked_loss(
@@ -129,4 +139,6 @@ def chunked_loss(
         size: tokens of a chunk.
         by_onednn: take its products where they fit.
     """
-    return Sums(*ChunkedLoss.apply(features, weight, target, smoothing, size, by_onednn))
+    # Autocast would round sums of scores, which are far larger than scores.
+    with torch.autocast(features.device.type, enabled=False):
+        return Sums(*ChunkedLoss.apply(features, weight, target, smoothing, size, by_onednn))

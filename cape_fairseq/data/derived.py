@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from cape_fairseq.data.parallel import atomic_writer, read_lines
+from cape_fairseq.data.parallel import NOTHING, atomic_writer, read_lines
 from cape_fairseq.data.segmentation import Segment, join_subwords, words
 from cape_fairseq.data.stacking import Rules, edit_sentence, stacks
 from cape_fairseq.errors import UserError
 
 Pair = tuple[str, str]
+# Edges of FLOATER's test bins (section 4.3); shorter pairs are for training.
+BINS = ("80", "100", "120", "140", "inf")
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[Pair]:
@@ -82,6 +84,11 @@ def spread(pairs: Sequence[Pair], count: int) -> list[Pair]:
     """``count`` pairs at equal distances, or all if there are not so many."""
     count = min(count, len(pairs))
     return [pairs[number * len(pairs) // count] for number in range(count)]
+
+
+def keep_full(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Pairs of which no side is empty."""
+    return (pair for pair in pairs if not any(map(NOTHING.fullmatch, pair)))
 
 
 def keep_short(pairs: Iterable[Pair], segment: Segment, longest: int) -> Iterator[Pair]:

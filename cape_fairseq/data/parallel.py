@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ def read_lines(path: Path) -> Iterator[str]:
         # Split at b"\n" alone: str.splitlines would also split at characters within a sentence.
         with opener(path, "rb") as stream:
             for number, line in enumerate(stream, 1):
+                if number == 1:  # where some editors put a mark
+                    line = line.removeprefix(BOM_UTF8)
                 try:
                     yield line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError:
@@ -68,10 +71,16 @@ def check_pair(source: Path, target: Path) -> int:
     """
     counts = {}
     for path in (source, target):
-        number = 0
+        empty, number = [], 0
         for number, line in enumerate(read_lines(path), 1):
             if NOTHING.fullmatch(line):
-                raise UserError(f"{path}, line {number}: empty; remove this line from both sides")
+                empty.append(number)
+        if empty:
+            more = f", and so are {len(empty) - 1:,} more" if len(empty) > 1 else ""
+            raise UserError(
+                f"{path}, line {empty[0]}: empty{more}; remove such lines from both sides, as "
+                "cape-fairseq derive clean does"
+            )
         counts[path] = number
     if counts[source] != counts[target]:
         raise UserError(

@@ -11,8 +11,8 @@ other side.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple
 
 from cape_fairseq.data.toy_numbers import (
     english_number,
@@ -21,7 +21,6 @@ from cape_fairseq.data.toy_numbers import (
     german_ordinal,
 )
 
-T = TypeVar("T")
 Pair = tuple[str, str]  # English, German
 
 
@@ -115,13 +114,9 @@ MONTHS = [
 ]
 
 
-def pick(rng: random.Random, items: Sequence[T]) -> T:
-    return items[rng.randrange(len(items))]
-
-
 def noun_phrase(rng: random.Random, noun: Noun, accusative: bool) -> Pair:
     """An article, sometimes an adjective, and a noun, in agreement."""
-    english, german = pick(rng, ADJECTIVES) if rng.randrange(2) else ("", "")
+    english, german = rng.choice(ADJECTIVES) if rng.randrange(2) else ("", "")
     if rng.randrange(2):  # definite
         article = {"m": "den" if accusative else "der", "f": "die", "n": "das"}[noun.gender]
         ending = "en" if accusative and noun.gender == "m" else "e"
@@ -138,7 +133,7 @@ def noun_phrase(rng: random.Random, noun: Noun, accusative: bool) -> Pair:
 
 def object_phrase(rng: random.Random) -> Pair:
     """Something to buy or carry: one of it, or a spelled-out number of them."""
-    noun = pick(rng, THINGS)
+    noun = rng.choice(THINGS)
     if rng.randrange(3):
         return noun_phrase(rng, noun, accusative=True)
     count = 2 + rng.randrange(98)
@@ -150,8 +145,8 @@ def object_phrase(rng: random.Random) -> Pair:
 
 def parts(rng: random.Random) -> tuple[Pair, Verb, Pair]:
     return (
-        noun_phrase(rng, pick(rng, PEOPLE), accusative=False),
-        pick(rng, VERBS),
+        noun_phrase(rng, rng.choice(PEOPLE), accusative=False),
+        rng.choice(VERBS),
         object_phrase(rng),
     )
 
@@ -160,7 +155,7 @@ def present(rng: random.Random) -> Pair:
     """English ends in the time; German starts with it, so that the verb comes before the
     subject."""
     subject, verb, thing = parts(rng)
-    time = pick(rng, TIMES)
+    time = rng.choice(TIMES)
     german = f"{time[1]} {verb.german} {subject[1]} {thing[1]} {verb.prefix}"
     return f"{subject[0]} {verb.english} {thing[0]} {time[0]}", german.rstrip()
 
@@ -175,7 +170,7 @@ def perfect(rng: random.Random) -> Pair:
 
 def subordinate(rng: random.Random) -> Pair:
     subject, verb, thing = parts(rng)
-    who = noun_phrase(rng, pick(rng, PEOPLE), accusative=False)
+    who = noun_phrase(rng, rng.choice(PEOPLE), accusative=False)
     return (
         f"{who[0]} laughs because {subject[0]} {verb.english} {thing[0]}",
         f"{who[1]} lacht, weil {subject[1]} {thing[1]} {verb.prefix}{verb.german}",
@@ -183,7 +178,7 @@ def subordinate(rng: random.Random) -> Pair:
 
 
 def price(rng: random.Random) -> Pair:
-    thing = noun_phrase(rng, pick(rng, THINGS), accusative=False)
+    thing = noun_phrase(rng, rng.choice(THINGS), accusative=False)
     euros, cents = 2 + rng.randrange(998), 5 * (1 + rng.randrange(19))
     return (
         f"{thing[0]} costs {english_number(euros)} euros and {english_number(cents)} cents",
@@ -192,7 +187,7 @@ def price(rng: random.Random) -> Pair:
 
 
 def date(rng: random.Random) -> Pair:
-    event, month = pick(rng, EVENTS), pick(rng, MONTHS)
+    event, month = rng.choice(EVENTS), rng.choice(MONTHS)
     day, year = 1 + rng.randrange(31), 20 + rng.randrange(80)
     return (
         f"the {event[0]} began on the {english_ordinal(day)} of {month[0]} nineteen "
@@ -207,7 +202,7 @@ CLAUSES: tuple[Callable[[random.Random], Pair], ...] = (present, perfect, subord
 
 def sentence(rng: random.Random, clauses: int) -> Pair:
     """A list of ``clauses`` clauses with a capital letter and a full stop."""
-    made = [pick(rng, CLAUSES)(rng) for _ in range(clauses)]
+    made = [rng.choice(CLAUSES)(rng) for _ in range(clauses)]
     sides = []
     for side, conjunction in ((0, "and"), (1, "und")):
         texts = [clause[side] for clause in made]

@@ -118,7 +118,6 @@ CAPE = Encoding(
     "Eqs. 5-7)",
     augmentations=("cape",),
     augmentation="cape",
-    fixed=True,
     why_not="others have encodings of their own",
     defaults={"source_scale": "auto", "source_bos": "on"},
     **SINUSOIDAL,
@@ -129,7 +128,6 @@ SHAPE = Encoding(
     "Eq. 2)",
     augmentations=("shape",),
     augmentation="shape",
-    fixed=True,
     why_not="others have encodings of their own",
     **SINUSOIDAL,
 )

@@ -170,8 +170,9 @@ def check(args: Any) -> None:
 
 def check_long_text(args: Any, row: Encoding) -> None:
     """What is done to positions for long text must mean something to the encoding."""
-    if args.sharpen_attention_from == 1:
-        require(False, "sharpen_attention_from", 1, "0 or at least 2: it divides by log N")
+    sharpen = args.sharpen_attention_from
+    expected = "0 or at least 2: it divides by log N"
+    require(sharpen != 1, "sharpen_attention_from", sharpen, expected)
     for name in ("interpolate_positions_from", "position_offset"):
         value = getattr(args, name)
         why = f"0 with {row.name}, which has no positions between whole ones"
@@ -203,11 +204,8 @@ def warn_of_reordering(local_shift: float, scale: float) -> None:
 def check_augmentation(args: Any, row: Encoding) -> None:
     """What moves positions must mean something to the encoding."""
     name = args.position_augmentation
-    if row.fixed:
-        expected = f"{row.augmentation} with --position-encoding {row.name}"
-        require(name == row.augmentation, "position_augmentation", name, expected)
-    allowed = (*(() if row.fixed else ("none",)), *row.augmentations)
-    expected = f"{' or '.join(allowed)}: {row.why_not}"
+    allowed = row.augmentations if row.augmentation != "none" else ("none", *row.augmentations)
+    expected = f"{' or '.join(allowed)} with --position-encoding {row.name}: {row.why_not}"
     require(name in allowed, "position_augmentation", name, expected)
     augmentation = AUGMENTATIONS[name]
     if augmentation.check is not None:

@@ -7,7 +7,7 @@ from cape_fairseq.encodings.options import option
 from cape_fairseq.encodings.row import Encoding, Stack
 from cape_fairseq.positions.fire import InterpolatedBiases
 
-COUNTS = "fire counts the tokens of a sentence from its begin, and a shift is no part of that"
+COUNTS = "fire counts the tokens of a sentence from its beginning, and a shift is no part of that"
 
 
 @dataclass

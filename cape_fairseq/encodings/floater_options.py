@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Optional
 
 from cape_fairseq.encodings.options import choice, option
+from cape_fairseq.positions.floater.dynamics import Recurrence
 from cape_fairseq.positions.floater.solver import NONLINEARITIES, SOLVERS, Solver
 from cape_fairseq.positions.floater.stack import INPUT, NAMES
 
@@ -12,9 +13,9 @@ from cape_fairseq.positions.floater.stack import INPUT, NAMES
 class FloaterOptions:
     floater_form: choice("bias", "additive") = option(
         "bias",
-        "FLOATER: sinusoids at the input and position-dependent biases of queries, keys and "
-        "values, which can start from a plain Transformer (Eqs. 12-13), or vectors added to the "
-        "input of blocks (Eq. 8)",
+        "FLOATER: position-dependent biases of queries, keys and values beside the positions of "
+        "--floater-parent, which can start from a plain Transformer (Eqs. 12-13), or vectors added "
+        "to the input of blocks (Eq. 8)",
     )
     floater_parent: Optional[str] = option(
         None,
@@ -24,7 +25,7 @@ class FloaterOptions:
     floater_layers: choice("all", "input") = option(
         "all", "FLOATER: at every block, or at the first of each stack only"
     )
-    floater_dynamics: choice("ode", "rnn-scalar", "rnn2-scalar", "rnn-vector") = option(
+    floater_dynamics: choice("ode", *Recurrence.MAPS) = option(
         "ode", "FLOATER: what moves positions on, the paper's h or an RNN of its Table 6"
     )
     floater_decoder_dynamics: choice("one", "two") = option(

@@ -36,7 +36,7 @@ def keep_trajectories(args: Any, state: dict[str, Tensor], side: str, numbers: l
 
 
 def parts(args: Any, state: Mapping[str, Tensor], side: str) -> dict[str, list[str]]:
-    """The dynamics of a stack by the begin of their names, and what each block gets of them."""
+    """The dynamics of a stack by the beginning of their names, and what each block gets of them."""
     names, source = names_of(args, side), f"{side}.flow.source."
     if f"{source}initial" not in state:
         return {f"{side}.flow.": list(names)}

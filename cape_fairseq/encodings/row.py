@@ -36,7 +36,7 @@ class Encoding:
         summary: what it is, in a line, with its source.
         options: a dataclass of the options that belong to it.
         augmentations: those of ``--position-augmentation`` that mean something to it.
-        augmentation: the one that it has where nothing is said; with ``fixed`` it has no other.
+        augmentation: the one that it has where nothing is said; without one it need not have any.
         why_not: why other augmentations mean nothing to it.
         scalable: whether positions between whole ones mean something (``--source-scale``).
         no_shift: why a shift of a whole sentence means nothing to it; empty where it does.
@@ -69,7 +69,6 @@ class Encoding:
     options: type | None = None
     augmentations: tuple[str, ...] = ()
     augmentation: str = "none"
-    fixed: bool = False
     why_not: str = ""
     scalable: bool = False
     no_shift: str = ""

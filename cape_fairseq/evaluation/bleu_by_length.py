@@ -12,6 +12,7 @@ import numpy as np
 from sacrebleu.significance import _bootstrap_resample
 from tqdm import tqdm
 
+from cape_fairseq.data.derived import BINS
 from cape_fairseq.data.parallel import read_lines
 from cape_fairseq.data.segmentation import CONTINUES, join_subwords
 from cape_fairseq.errors import UsageError, UserError
@@ -20,7 +21,7 @@ from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.scoring import metric, signature, texts
 
 # FLOATER names its bins; SHAPE's figure shows tens, which its text does not list.
-PRESETS = {"floater": "0 80 100 120 140 inf", "shape": "0 10 20 30 40 50 60 70 inf"}
+PRESETS = {"floater": f"0 {' '.join(BINS)}", "shape": "0 10 20 30 40 50 60 70 inf"}
 
 
 class Bleu(NamedTuple):

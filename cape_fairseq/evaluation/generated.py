@@ -78,11 +78,8 @@ def read_scored(path: Path) -> list[Sentence]:
         UserError: as :func:`read_generated`, or these are translations and not references.
     """
     sentences = read_generated(path)
+    check_references(sentences, str(path))
     for number, sentence in enumerate(sentences):
-        if sentence.reference is None:
-            raise UserError(
-                f"{path} has no references (T- lines); binarize both sides of the test set"
-            )
         reference = sentence.reference.replace("<<unk>>", "<unk>")
         if reference not in (sentence.hypothesis, sentence.detokenized):
             raise UserError(
@@ -90,6 +87,17 @@ def read_scored(path: Path) -> list[Sentence]:
                 "--score-reference"
             )
     return sentences
+
+
+def check_references(
+    sentences: list[Sentence], name: str, remedy: str = "binarize both sides of the test set"
+) -> None:
+    """
+    Raises:
+        UserError: an output of fairseq-generate has no references.
+    """
+    if any(sentence.reference is None for sentence in sentences):
+        raise UserError(f"{name} has no references (T- lines); {remedy}")
 
 
 def same_references(runs: dict[str, list[Sentence]]) -> None:

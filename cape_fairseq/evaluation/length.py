@@ -32,7 +32,7 @@ BIN = 20  # target positions in a bin of the curves
 PAGE = True  # the table is written for a page, too
 ENDS = tuple(".!?。！？।॥؟۔։።")  # of sentences; stacks have nothing else between them
 OF_STACKS = ("stack_loss", "far_loss", "ratio", "kept")  # as a model translates them whole
-RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "signature")
+RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "texts", "signature")
 COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
     "bleu": ("BLEU", 2),
@@ -61,8 +61,9 @@ def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
     far = losses[:, slice(*FAR)]
     losses_by_update = {u: values["loss"] for u, values in log.valid.items() if "loss" in values}
     return {
-        "updates": max([*log.train, *log.valid], default=0),
+        "updates": log.updates,
         "seconds": round(log.seconds, 1),
+        "best_update": min(losses_by_update, key=losses_by_update.__getitem__, default=None),
         "valid_loss": min(losses_by_update.values(), default=None),
         "bleu": bleu(verses, language),
         "stack_bleu": bleu(stacks, language),
@@ -186,13 +187,25 @@ def rows(result: dict[str, Any]) -> Rows:
         ]
         lines.append([name, str(len(runs)), updates, *cells, *compared])
     head += [f"p, BLEU and {BASELINE}", f"p, stacks and {SPLIT}"][: len(others)]
-    used = next(iter(next(iter(found.values())).values()))["signature"]
+    some = next(iter(next(iter(found.values())).values()))
     notes = [
         "± is half of the 95 % interval over seeds.",
         *(["p: Welch's test over seeds, two-sided, each row by itself."] if others else []),
-        f"sacreBLEU signature: {used}",
+        *early(found),
+        f"{some['texts']:,} stacks; sacreBLEU signature: {some['signature']}",
     ]
     return Rows(head, lines, notes)
+
+
+def early(found: dict[str, Any]) -> list[str]:
+    """Notes on runs whose best checkpoint is of the first quarter of their training."""
+    return [
+        f"{row}/{seed}: the checkpoint that was tested, with the lowest validation loss, is of "
+        f"update {best:,} of {run['updates']:,}; what came after made it worse on sentences."
+        for row, runs in found.items()
+        for seed, run in runs.items()
+        if row != SPLIT and (best := run.get("best_update")) and best < run["updates"] / 4
+    ]
 
 
 def plot(result: dict[str, Any], path: Path) -> None:

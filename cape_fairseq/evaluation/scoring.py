@@ -14,7 +14,7 @@ from cape_fairseq.data.moses import detokenize
 from cape_fairseq.data.parallel import read_lines
 from cape_fairseq.data.segmentation import join_subwords
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.generated import Sentence, read_generated
+from cape_fairseq.evaluation.generated import Sentence, check_references, read_generated
 
 
 def metric(language: str | None = None) -> BLEU:
@@ -117,17 +117,6 @@ def split_compounds(line: str) -> str:
     """``well-known`` -> ``well ##AT##-##AT## known``, and what Moses' ``-a`` made ``well @-@
     known`` -> ``well @ ##AT##-##AT## @ known``, as the usual script does."""
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
-
-
-def check_references(
-    sentences: list[Sentence], name: str, remedy: str = "binarize both sides of the test set"
-) -> None:
-    """
-    Raises:
-        UserError: an output of fairseq-generate has no references.
-    """
-    if any(sentence.reference is None for sentence in sentences):
-        raise UserError(f"{name} has no references (T- lines); {remedy}")
 
 
 def texts(

@@ -45,7 +45,7 @@ def check_reach(
         UserError: an offset goes past the end of a learned table.
     """
     for side, length in zip((model.encoder, model.decoder), lengths, strict=True):
-        most = side.positions.longest(shifted=False) - side.positions.bos.extra
+        most = side.positions.longest(shifted=False) - side.positions.extra
         if length + max(offsets) > most:
             raise UserError(
                 f"{path}: learned positions end at {most}, but the longest "

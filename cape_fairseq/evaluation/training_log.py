@@ -41,6 +41,10 @@ class Log(NamedTuple):
     parameters: int | None
     seconds: float  # of all starts that came to their end
 
+    @property
+    def updates(self) -> int:
+        return max([*self.train, *self.valid], default=0)
+
     def median(self, value: str) -> float | None:
         """Of a value of the training records, ``wps`` or ``ups`` for instance."""
         found = [record[value] for record in self.train.values() if value in record]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cape_fairseq.data.corpora.table import CORPORA
+from cape_fairseq.data.derived import BINS
 from cape_fairseq.experiments.jobs import Job, Plan, command
 from cape_fairseq.experiments.steps import Text, binarize
 
@@ -82,7 +83,7 @@ def derived(
 
 def short_to_long(plan: Plan, text: Text, folder: str, smoke: bool) -> Text:
     """Short pairs to train on, bins of long ones to test on (FLOATER, section 4.3)."""
-    edges = SMOKE_EDGES if smoke else ("80", "100", "120", "140", "inf")
+    edges = SMOKE_EDGES if smoke else BINS
     bins = [f"test.{low}-{high}" for low, high in itertools.pairwise(edges)]
     outputs = [
         f"{folder}/{name}.{lang}"
@@ -150,18 +151,17 @@ def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, me
     return Text("data-bin", ready, source, target, references, "text/codes")
 
 
-def checked(plan: Plan, text: Text, longest: int, stack: int | None = None) -> Text:
+def checked(plan: Plan, text: Text, longest: int, options: Sequence[str] = ()) -> Text:
     """The text once its lengths are known to be right, before anything is trained.
 
     Args:
         longest: tokens that models take.
-        stack: target tokens of a stack of the test set.
+        options: more of check-lengths.
     """
     ready = "text/lengths.txt"
-    stacks = ("--stack", stack) if stack else ()
     words = command(
         *("cape-fairseq", "check-lengths", text.folder, text.languages),
-        *("--longest", longest, stacks),
+        *("--longest", longest, options),
     )
     plan.add(Job("text/lengths", (words,), (text.ready,), (ready,), stdout=ready))
     return replace(text, ready=ready)

@@ -57,7 +57,7 @@ def executable(command: Command) -> list[str]:
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     memory = {} if has_gpu() else KEEP_MEMORY
-    return {**os.environ, **memory, "PYTHONUNBUFFERED": "1", **more}
+    return {**os.environ, **memory, "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **more}
 
 
 def last_news(log: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from cape_fairseq.evaluation.rows import Rows
@@ -21,14 +20,13 @@ def state(run: Path, limit: int | None) -> str:
     log = run / "logs" / "training.log"
     if not log.exists():
         return "-"
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    updates = [int(found[1]) for line in lines if (found := re.search(r"num_updates=(\d+)", line))]
-    rate = parse(lines).median("ups")
-    if not updates:
+    found = parse(log.read_text(encoding="utf-8", errors="replace").splitlines())
+    rate = found.median("ups")
+    if not found.updates:
         return "begun"
-    told = f"{updates[-1]:,} updates"
+    told = f"{found.updates:,} updates"
     if limit and rate:
-        told += f", {max(limit - updates[-1], 0) / rate / 3600:.1f} h to go"
+        told += f", {max(limit - found.updates, 0) / rate / 3600:.1f} h to go"
     return told
 
 

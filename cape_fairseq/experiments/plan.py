@@ -45,8 +45,8 @@ class Settings:
     smoke: bool = False
 
 
-def data(plan: Plan, experiment: Experiment, settings: Settings) -> tuple[Text, Text]:
-    """The corpus, and the data set of the experiment."""
+def data(plan: Plan, experiment: Experiment, settings: Settings) -> Text:
+    """The corpus of the experiment, or the data set that is derived from it."""
     name = experiment.corpus
     folder, archives = f"corpora/{name}", settings.archives or "archives"
     limit: tuple[str, ...] = ()
@@ -56,10 +56,9 @@ def data(plan: Plan, experiment: Experiment, settings: Settings) -> tuple[Text, 
         archives = corpora.stand_ins(plan, name, f"stand-ins/{name}")
     whole = corpora.prepared(plan, name, folder, archives, limit)
     if not experiment.derived:
-        return whole, whole
+        return whole
     kind, subsets = experiment.derived, list(experiment.tests)
-    made = corpora.derived(plan, kind, whole, f"{folder}/{kind}", subsets, settings.smoke)
-    return whole, made
+    return corpora.derived(plan, kind, whole, f"{folder}/{kind}", subsets, settings.smoke)
 
 
 def train_row(
@@ -112,7 +111,7 @@ def experiment_jobs(plan: Plan, experiment: Experiment, settings: Settings) -> N
         UserError: a row is not there, or lacks the one that it starts from.
     """
     rows = experiment.chosen(list(settings.rows))
-    whole, text = data(plan, experiment, settings)
+    text = data(plan, experiment, settings)
     parents: dict[tuple[str, int], Model] = {}
     models: dict[str, list[Model]] = {row.name: [] for row in rows}
     results: list[str] = []
@@ -126,7 +125,7 @@ def experiment_jobs(plan: Plan, experiment: Experiment, settings: Settings) -> N
     made = []
     for report in experiment.reports:
         make = reports.REPORTS[report]
-        made += make(plan, experiment, models, text, whole, settings.smoke)
+        made += make(plan, experiment, models, text, settings.smoke)
     collect(plan, experiment, [*results, *made])
 
 

@@ -30,7 +30,7 @@ def named(models: Models, path: Callable[[Model], str]) -> list[str]:
     return [f"{row}={','.join(map(path, seeds))}" for row, seeds in models.items()]
 
 
-def loss_by_position(plan, experiment, models, text, whole, smoke) -> list[str]:
+def loss_by_position(plan, experiment, models, text, smoke) -> list[str]:
     """CAPE, Figure 8: loss against position on stacks of 300 tokens, every row and seed."""
     options = command(
         *(STACKED, "--stack-min-tokens", 60 if smoke else 300),
@@ -45,15 +45,15 @@ def loss_by_position(plan, experiment, models, text, whole, smoke) -> list[str]:
     return report(plan, experiment, "loss_by_position", words, list(scored.values()))
 
 
-def learning_curves(plan, experiment, models, text, whole, smoke) -> list[str]:
-    """SHAPE, Figures 8 and 9: validation perplexity against updates and time, first seeds."""
+def learning_curves(plan, experiment, models, text, smoke) -> list[str]:
+    """SHAPE, Figures 8 and 9: validation perplexity against updates, first seeds."""
     logs = [f"{row}={seeds[0].run}/logs/training.log" for row, seeds in models.items()]
     ready = [seeds[0].ready for seeds in models.values()]
     words = ("plot-training", logs, "--value", "ppl")
     return report(plan, experiment, "learning_curves", words, ready)
 
 
-def bleu_by_length(plan, experiment, models, text, whole, smoke) -> list[str]:
+def bleu_by_length(plan, experiment, models, text, smoke) -> list[str]:
     """SHAPE, Figures 3 and 7: BLEU by source length, first seeds, first test set."""
     test = next(iter(experiment.tests.values()))
     outputs = {row: f"{seeds[0].run}/{test}.out" for row, seeds in models.items()}
@@ -64,7 +64,7 @@ def bleu_by_length(plan, experiment, models, text, whole, smoke) -> list[str]:
     return report(plan, experiment, "bleu_by_length", words, list(outputs.values()))
 
 
-def token_wins(plan, experiment, models, text, whole, smoke) -> list[str]:
+def token_wins(plan, experiment, models, text, smoke) -> list[str]:
     """SHAPE, Figure 4: share of reference tokens that shape gives more than ape, on validation."""
     if not {"ape", "shape"} <= set(models):
         return []
@@ -79,7 +79,7 @@ def token_wins(plan, experiment, models, text, whole, smoke) -> list[str]:
     return report(plan, experiment, "token_wins", words, list(scored.values()))
 
 
-def shift_invariance(plan, experiment, models, text, whole, smoke) -> list[str]:
+def shift_invariance(plan, experiment, models, text, smoke) -> list[str]:
     """SHAPE, Figures 2 and 6: cosine of encoder states for two offsets."""
     first = [f"{row}={seeds[0].checkpoint}" for row, seeds in models.items()]
     words = (
@@ -90,7 +90,7 @@ def shift_invariance(plan, experiment, models, text, whole, smoke) -> list[str]:
     return report(plan, experiment, "shift_invariance", words, ready)
 
 
-def swapped_sentences(plan, experiment, models, text, whole, smoke) -> list[str]:
+def swapped_sentences(plan, experiment, models, text, smoke) -> list[str]:
     """SHAPE, Table 1: training sequences, and the same with the first sentence at the end."""
     folder = f"{experiment.name}/swapped"
     train = f"{text.folder.removesuffix('data-bin')}train"
@@ -123,7 +123,7 @@ def swapped_sentences(plan, experiment, models, text, whole, smoke) -> list[str]
     )
 
 
-def position_vectors(plan, experiment, models, text, whole, smoke) -> list[str]:
+def position_vectors(plan, experiment, models, text, smoke) -> list[str]:
     """FLOATER, Figure 3: the position matrices of every encoding."""
     first = {row: seeds[0].checkpoint for row, seeds in models.items() if row.endswith("all")}
     ready = [seeds[0].ready for seeds in models.values()]

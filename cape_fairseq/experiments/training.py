@@ -100,8 +100,6 @@ class TrainingRun:
     def __init__(
         self, run: Path, options: Sequence[str], parent: Path | None, gpus: int = 0, nodes: int = 1
     ) -> None:
-        if not options:
-            raise UserError("no data are given; add -- DATA OPTIONS")
         self.run, self.options, self.parent = run, list(options), parent
         self.gpus, self.nodes = gpus, nodes
         self.checkpoints, self.log = run / "checkpoints", run / "logs" / "training.log"

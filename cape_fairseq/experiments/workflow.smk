@@ -1,4 +1,4 @@
-# The jobs of a plan as Snakemake's rules. The plan is made by `cape-fairseq run`, which starts this.
+# The jobs of a plan as Snakemake's rules. experiments/engine.py writes the plan and starts this.
 import json
 import sys
 

@@ -46,7 +46,7 @@ class PositionalEncoder(TransformerEncoderBase):
             cfg.encoder.layers,
             embed_tokens.embedding_dim,
             cfg.encoder.attention_heads,
-            # With a begin of sentence a table is one longer, so that the limit is the text's.
+            # With a begin-of-sentence token a table is one longer, so that the limit is the text's.
             cfg.max_source_positions + (cfg.source_bos == "on"),
             self.padding_idx,
         )

@@ -10,8 +10,8 @@ from typing import Any
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from cape_fairseq.checkpoints.reading import encoding_of, options_of, read, task_of
-from cape_fairseq.errors import UserError
+from cape_fairseq.checkpoints.reading import options_of, read, task_of
+from cape_fairseq.errors import UserError, first_line
 from cape_fairseq.models.positional_transformer import PositionalTransformer
 
 
@@ -31,22 +31,12 @@ def load(
         )
     state = read(path)
     options = Namespace(**vars(options_of(state)))
-    if not hasattr(options, "position_encoding"):
-        sides = {side: encoding_of(options, side) for side in ("encoder", "decoder")}
-        if len(set(sides.values())) > 1:
-            raise UserError(
-                f"{path} has {sides['encoder']} in the encoder and {sides['decoder']} in the "
-                "decoder; it must be the same encoding"
-            )
-        options.position_encoding = sides["encoder"]
-        options.encoder_learned_pos = options.decoder_learned_pos = False
-        options.no_token_positional_embeddings = False
     try:
         task = plain_task(state, data, languages)
         model = PositionalTransformer.build_model(options, task)
         model.load_state_dict(state["model"], strict=True, model_cfg=options)
     except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise UserError(f"{path} is no Transformer that fits {data}: {reason}") from None
     return model.eval(), task
 

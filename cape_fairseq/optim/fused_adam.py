@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from torch import Tensor
 from torch.optim import AdamW
 
 from cape_fairseq.optim.radam import parse_betas
@@ -25,20 +26,31 @@ class FusedAdam(AdamW):
     supports_flat_params = True  # --fp16 then updates one tensor
 
     def step(self, closure: Any = None) -> Any:
-        given = [group["eps"] for group in self.param_groups]
-        for group in self.param_groups:
-            correction = 1.0 - group["betas"][1] ** (self.steps_done(group) + 1)
-            group["eps"] = group["eps"] / math.sqrt(correction)
+        groups = self.param_groups
+        self.param_groups = [part for group in groups for part in self.by_steps(group)]
         try:
             return super().step(closure)
         finally:
-            for group, eps in zip(self.param_groups, given, strict=True):
-                group["eps"] = eps
+            self.param_groups = groups
 
-    def steps_done(self, group: dict[str, Any]) -> int:
-        """Of the group's first parameter that has made any."""
-        steps = (self.state[p]["step"] for p in group["params"] if self.state.get(p))
-        return int(next(steps, 0))
+    def by_steps(self, group: dict[str, Any]) -> list[dict[str, Any]]:
+        """Parts of a group with equally many steps, each with torch's eps for fairseq's. (Layer
+        drop, for instance, leaves parameters out of some steps.)"""
+        moved = [p for p in group["params"] if p.grad is not None]
+        parts: dict[int, list[Tensor]] = {}
+        for parameter, done in zip(moved, self.steps_done(moved), strict=True):
+            parts.setdefault(int(done), []).append(parameter)
+        beta2 = group["betas"][1]
+        return [
+            {**group, "params": part, "eps": group["eps"] / math.sqrt(1 - beta2 ** (done + 1))}
+            for done, part in parts.items()
+        ]
+
+    def steps_done(self, parameters: list[Tensor]) -> list[float]:
+        """Of each of these parameters; a GPU is asked once."""
+        none = torch.zeros(())
+        steps = [self.state[p]["step"] if self.state.get(p) else none for p in parameters]
+        return torch.stack([step.to(steps[0].device) for step in steps]).tolist() if steps else []
 
     def state_dict(self) -> dict[str, Any]:
         """fairseq's adam counts steps in whole numbers, and knows the options that it has."""

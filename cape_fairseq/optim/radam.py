@@ -10,6 +10,7 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II
+from torch import Tensor
 
 
 @dataclass
@@ -49,19 +50,23 @@ class RAdam(torch.optim.RAdam):
     """
 
     def step(self, closure: Any = None) -> Any:
-        rates = [group["lr"] for group in self.param_groups]
-        for group in self.param_groups:
-            if not is_rectified(self.steps_done(group) + 1, group["betas"][1]):
-                group["lr"] = 0.0
-        try:
-            return super().step(closure)
-        finally:
-            for group, rate in zip(self.param_groups, rates, strict=True):
-                group["lr"] = rate
+        """Each parameter waits by its own steps: layer drop, for instance, leaves some out."""
+        waiting = [
+            (parameter, parameter.detach().clone())
+            for group in self.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+            and not is_rectified(self.steps_done(parameter) + 1, group["betas"][1])
+        ]
+        found = super().step(closure)
+        with torch.no_grad():
+            for parameter, before in waiting:  # their averages stay
+                parameter.copy_(before)
+        return found
 
-    def steps_done(self, group: dict[str, Any]) -> int:
-        states = (self.state.get(parameter) for parameter in group["params"])
-        return max((int(state["step"]) for state in states if state), default=0)
+    def steps_done(self, parameter: Tensor) -> int:
+        state = self.state.get(parameter)
+        return int(state["step"]) if state else 0
 
 
 def is_rectified(step: int, beta2: float) -> bool:

@@ -23,14 +23,11 @@ FAULTS = (
     amp_scale,
     averaged_buffers,
     missing_average,
+    preemption,
 )
-installed: list[str] = []
 
 
 def install() -> None:
-    """Put every repair in place, each once in a process."""
-    preemption.install()  # it looks for what is imported by now, so it is tried every time
+    """Put every repair in place; ``models`` calls this as it is imported, once in a process."""
     for fault in FAULTS:
-        if fault.__name__ not in installed:
-            fault.install()
-            installed.append(fault.__name__)
+        fault.install()

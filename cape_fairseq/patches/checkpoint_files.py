@@ -16,6 +16,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from cape_fairseq.errors import first_line
 from cape_fairseq.files import copy
 
 RETRIES = 2  # and seconds before each, as in fairseq
@@ -49,7 +50,7 @@ def save_or_say_what_failed(torch_persistent_save: Callable) -> Callable:
         except (OSError, RuntimeError) as error:
             Path(f"{filename}.tmp").unlink(missing_ok=True)
             raise OSError(
-                f"{filename} could not be written ({str(error).splitlines()[0]}); the checkpoints "
+                f"{filename} could not be written ({first_line(error)}); the checkpoints "
                 "before it are untouched: make room, and start the same command again"
             ) from error
 

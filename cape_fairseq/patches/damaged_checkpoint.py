@@ -20,6 +20,7 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from torch import distributed
 
+from cape_fairseq.errors import first_line
 from cape_fairseq.files import replacing
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def unreadable(path: Path) -> str | None:
         for name in reader.get_all_records():
             reader.get_record_offset(name)
     except (RuntimeError, UnicodeDecodeError) as error:
-        return str(error).splitlines()[0]
+        return first_line(error)
     return None
 
 

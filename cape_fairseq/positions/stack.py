@@ -109,13 +109,18 @@ class StackPositions:
             raise ValueError(
                 f"a sentence has {length} tokens, but learned positions end at "
                 f"{self.table}{shifted}"
-                f": train with a larger {self.limit}, or use an encoding without a limit (sinpos, "
-                "shape, cape)"
+                f": train with a larger {self.limit}, or use another encoding; only abspos has "
+                "a limit"
             )
 
     def plain(self, padding_mask: Tensor) -> Tensor:
         """Positions before any augmentation: bool [B, T] -> float32 [B, T]."""
         return scale_from_first(token_positions(padding_mask, self.first), self.scale, self.first)
+
+    @property
+    def extra(self) -> int:
+        """Tokens that this stack puts before its own."""
+        return self.bos.extra if self.opens else 0
 
     def begin(
         self,
@@ -149,6 +154,9 @@ class StackPositions:
         reference = None if source is None else source.reference
         batch = BatchPositions(self.encodings, tokens, padding, source, last_only)
         batch.positions = self.augmentation.apply(plain, padding.mask, draw, reference)
+        if draw is not None and draw.scale is not None and not self.augmentation.centres:
+            # A stretch leaves the first token where it is, whatever number positions begin with.
+            batch.positions = batch.positions - self.first * (draw.scale - 1)
         batch.reference = self.augmentation.reference(plain, padding.mask)
         if self.long_text != NOTHING:
             counted = padding.mask if source is None else source.padding_mask

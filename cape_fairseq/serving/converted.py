@@ -126,7 +126,7 @@ class Conversion(Converter):
             for own, layer in zip(spec.layer, stack.layers, strict=True):
                 fill_relative(own.self_attention, layer.self_attn, self.trained.options)
         elif name != "rope":
-            extra = stack.positions.bos.extra if stack.positions.opens else 0
+            extra = stack.positions.extra
             table = position_table(stack, self.positions + extra)
             spec.position_encodings.encodings = table.numpy()
 

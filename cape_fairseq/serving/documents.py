@@ -50,17 +50,17 @@ def by_sentences(
     split = [sentences(paragraph, language) for paragraph in paragraphs]
     flat = [translator.text.source(sentence) for found in split for sentence in found]
     done = iter(translator.search(flat, search))
-    return [rejoined([next(done) for _ in found]) for found in split]
+    return [rejoined([next(done) for _ in found], translator.text.space) for found in split]
 
 
-def rejoined(parts: Sequence[Translation]) -> Translation:
-    """The translation of a paragraph from those of its sentences, a space between them."""
+def rejoined(parts: Sequence[Translation], space: str) -> Translation:
+    """The translation of a paragraph from those of its sentences, ``space`` between them."""
     if not parts:
         return Translation("", 0.0, pieces=0)
     sources = [one.source_tokens for one in parts]
     all_of = together(sources, parts)
     return Translation(
-        " ".join(one.text for one in parts if one.text),
+        space.join(one.text for one in parts if one.text),
         all_of.score,
         all_of.tokens,
         all_of.log_probabilities,
@@ -74,9 +74,9 @@ def rejoined(parts: Sequence[Translation]) -> Translation:
 class Windows:
     """Each sentence with what stands before it in the document.
 
-    The model reads earlier sentences and the sentence; their translations are the forced begin of
-    what it writes, so that what follows them is the sentence's own translation, whole and nothing
-    else.
+    The model reads earlier sentences and the sentence; their translations are the forced beginning
+    of what it writes, so that what follows them is the sentence's own translation, whole and
+    nothing else.
 
     Args:
         translator: what translates.
@@ -91,10 +91,10 @@ class Windows:
 
     def __call__(self, paragraphs: Sequence[str], search: Search) -> list[Translation]:
         """Paragraphs of one document -> their translations."""
-        language = self.translator.text.settings.source
+        text = self.translator.text
+        split = [sentences(paragraph, text.settings.source) for paragraph in paragraphs]
         return [
-            rejoined([self.sentence(one, search) for one in sentences(paragraph, language)])
-            for paragraph in paragraphs
+            rejoined([self.sentence(one, search) for one in found], text.space) for found in split
         ]
 
     def sentence(self, line: str, search: Search) -> Translation:

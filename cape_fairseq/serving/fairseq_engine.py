@@ -17,7 +17,7 @@ from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
 from cape_fairseq.checkpoints.reading import encoding_of, options_of
-from cape_fairseq.errors import UserError
+from cape_fairseq.errors import UserError, first_line
 from cape_fairseq.models.loading import plain_task
 from cape_fairseq.serving.results import Hypothesis, Search, Subwords, Waiting
 
@@ -52,14 +52,16 @@ class FairseqEngine:
             self.task = plain_task(states[0], data, languages)
             self.models = [self.build(state, longest) for state in states]
         except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise UserError(f"the model cannot translate with {data}: {reason}") from None
 
     def build(self, state: dict[str, Any], longest: int) -> Any:
         """A model of a checkpoint, for translation only."""
         options = Namespace(**vars(options_of(state)))
-        if encoding_of(options) != "abspos":  # fairseq's sinusoids end at training's limit
-            for side in ("source", "target"):
+        for side, stack in (("source", "encoder"), ("target", "decoder")):
+            # fairseq's sinusoids end at training's limit; this plugin's have no end.
+            stock = not hasattr(options, "position_encoding")
+            if stock and encoding_of(options, stack) != "abspos":
                 name = f"max_{side}_positions"
                 setattr(options, name, max(getattr(options, name, None) or 0, 4 * longest))
         model = build_model(options, self.task).to(self.device)

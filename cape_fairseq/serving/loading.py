@@ -55,6 +55,11 @@ def load(
             f"{paths[0]} is a model for {found}, not for {engine}; cape-fairseq export makes others"
         )
     if found == "ctranslate2":
+        if languages or data:
+            raise UsageError(
+                f"{paths[0]} knows its languages and words; leave out --source-lang, "
+                "--target-lang and --data-bin"
+            )
         return exported(paths, codes, moses, longest, batch, (cpu, parallel))
     from cape_fairseq.checkpoints.reading import read  # torch, which CTranslate2 does without
 

@@ -9,7 +9,7 @@ from sentencex import segment
 from cape_fairseq.data.segmentation import GOES_ON
 from cape_fairseq.serving.results import Hypothesis, Translation
 
-ENDS = {".", "!", "?", "。", "！", "？", "؟", "।", "…"}  # subwords after which a piece may end
+ENDS = {*".!?。！？؟।॥۔։…", "..."}  # subwords after which a piece may end
 
 
 def sentences(paragraph: str, language: str) -> list[str]:

@@ -11,6 +11,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
+from cape_fairseq.checkpoints.folding import enters_blocks
 from cape_fairseq.checkpoints.reading import read, write
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
@@ -88,10 +89,10 @@ class Trained:
         if biases or (stock and self.acts_in_attention):
             raise UserError(
                 f"{self.path} has {row.name}, which acts in the attention; a table of positions "
-                "acts at the input, so that only sinpos, abspos, cape, shape and additive floater "
-                "at the input can be exported so"
+                "acts at the input, so that only sinpos, abspos, nopos, cape, shape and additive "
+                "floater at the input can be exported so"
             )
-        if options.position_layers == "all" or row.enters_blocks(options):
+        if enters_blocks(options):
             raise UserError(
                 f"{self.path} adds positions to the input of every block, and other systems only "
                 "to that of the first; train with positions at the input to export"

@@ -44,9 +44,7 @@ def added(stack: nn.Module, length: int) -> Tensor:
         ValueError: a learned table is shorter.
     """
     placed = stack.positions
-    tokens = torch.full(
-        (1, length - placed.bos.extra if placed.opens else length), placed.padding_idx + 3
-    )
+    tokens = torch.full((1, length - placed.extra), placed.padding_idx + 3)
     source = None if placed.opens else Source(torch.zeros(1, length, dtype=torch.bool))
     batch = placed.begin(tokens, source=source, causal=source is not None)
     if batch.sharpness:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 
-from cape_fairseq.data.moses import training_text
+from cape_fairseq.data.moses import UNSPACED, book_text, closed_up, training_text
 from cape_fairseq.data.segmentation import GOES_ON, join_subwords, read_codes
 from cape_fairseq.errors import UserError
 from cape_fairseq.files import copy, replacing
@@ -112,7 +112,9 @@ class Text:
         settings = self.settings
         if settings.moses:
             normalizer, tokenizer = self.moses[side]
-            line = training_text(line, normalizer) if settings.normalize else line
+            if settings.normalize:
+                language = (settings.source, settings.target)[side]
+                line = training_text(book_text(line, language), normalizer)
             line = tokenizer.tokenize(
                 line, aggressive_dash_splits=settings.aggressive, return_str=True
             )
@@ -134,5 +136,11 @@ class Text:
         """The raw text of a translation; line ends and other controls never are part of it."""
         line = " ".join(tokens)
         line = join_subwords(line) if self.bpe else line
-        line = self.detokenizer.detokenize(line.split()) if self.settings.moses else line
+        if self.settings.moses:
+            line = closed_up(self.detokenizer.detokenize(line.split()), self.settings.target)
         return " ".join(line.split())
+
+    @property
+    def space(self) -> str:
+        """What stands between two sentences of a translation."""
+        return "" if self.settings.target in UNSPACED else " "

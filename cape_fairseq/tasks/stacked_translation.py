@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from cape_fairseq.data.binarized import BinarizedSide
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, Rules, Stack, stacks
+from cape_fairseq.encodings.options import require
 from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, Sentences, joined
 
 logger = logging.getLogger(__name__)
@@ -116,31 +117,18 @@ class StackedTranslationTask(TranslationTask):
         )
 
     def check_mixing(self) -> None:
-        probability = self.cfg.stack_probability
-        if probability is None:
+        cfg, share = self.cfg, self.cfg.stack_probability
+        if share is None:
             for name, default in (("stack_max_tokens", PAPER_MIN_TOKENS), ("stack_from_epoch", 1)):
-                if getattr(self.cfg, name) != default:
-                    raise ValueError(
-                        f"--{name.replace('_', '-')} is for mixed lengths; give "
-                        "--stack-probability, too, or leave it out"
-                    )
+                value = getattr(cfg, name)
+                require(value == default, name, value, "left out without --stack-probability")
             return
-        if not 0 < probability <= 1:
-            raise ValueError(
-                f"--stack-probability is {probability}, but it must be above 0 and at most 1"
-            )
+        require(0 < share <= 1, "stack_probability", share, "above 0 and at most 1")
         for name in ("stack_max_tokens", "stack_from_epoch"):
-            if getattr(self.cfg, name) < 1:
-                raise ValueError(
-                    f"--{name.replace('_', '-')} is {getattr(self.cfg, name)}, but it must be at "
-                    "least 1"
-                )
+            require(getattr(cfg, name) >= 1, name, getattr(cfg, name), "at least 1")
         for name in ("stack_min_tokens", "stack_sentences", "stack_swap", "stack_keep_rest"):
-            if getattr(self.cfg, name) not in (None, False):
-                raise ValueError(
-                    f"--{name.replace('_', '-')} does not go with --stack-probability, whose "
-                    "stacks have --stack-max-tokens; leave one of them out"
-                )
+            value = getattr(cfg, name)
+            require(value in (None, False), name, value, "left out with --stack-probability")
 
     def separators(self) -> tuple[list[int], list[int]]:
         """The separator's token on either side; nothing where there is none."""

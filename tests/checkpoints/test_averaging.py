@@ -65,8 +65,11 @@ def test_ends_of_epochs_between_the_wanted_updates_do_not_count(tmp_path):
 
 @pytest.mark.parametrize("name", ["stored", "kept.initial", "source.stored", "source.kept.initial"])
 def test_solved_vectors_are_not_averaged(name, tmp_path):
-    write(tmp_path / "checkpoint_1_5.pt", 1.0, **{f"decoder.flow.{name}": torch.ones(2)})
-    assert f"decoder.flow.{name}" not in average(last_checkpoints(tmp_path, 1))["model"]
+    given = {f"decoder.flow.{each}": torch.ones(2) for each in (name, "initial")}
+    write(tmp_path / "checkpoint_1_5.pt", 1.0, **given)
+    found = average(last_checkpoints(tmp_path, 1))["model"]
+    assert f"decoder.flow.{name}" not in found
+    assert "decoder.flow.initial" in found
 
 
 def test_options_that_an_older_version_lacked_do_not_matter(tmp_path):

@@ -84,6 +84,43 @@ def test_low_precision_sums_in_float32(kind):
     torch.testing.assert_close(weight.grad.double(), exact[1].grad, rtol=0.05, atol=0.1)
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_within_autocast_the_loss_stays_float32(kind):
+    """The sum of 8,192 scores of about -11 is beyond float16."""
+    generator = torch.Generator().manual_seed(1)
+    weight = -1.25 - torch.randint(0, 16, (8192, 8), generator=generator).to(kind) / 64
+    features, target = torch.ones(4, 8, dtype=kind), torch.arange(4)
+    scores = (features @ weight.t()).float()
+    expected, _ = label_smoothed_nll_loss(torch.log_softmax(scores, -1), target.unsqueeze(1), 0.1)
+    with torch.autocast("cpu", kind):
+        found = chunked_loss(features, weight, target, 0.1).loss
+    torch.testing.assert_close(found, expected.sum(), rtol=1e-3, atol=0)
+    assert torch.equal(found, chunked_loss(features, weight, target, 0.1).loss)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**16])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_gradients_of_confident_tokens_in_half_precision(kind, scale):
+    """Scores of which softmax is nearly what the loss wants; a loss scale beyond float16."""
+    target = torch.arange(5)
+    x = (5.75 * torch.eye(WORDS)[:5]).to(kind).requires_grad_()
+    weight = torch.eye(WORDS).to(kind).requires_grad_()
+    (scale * chunked_loss(x, weight, target, 0.1).loss).backward()
+    exact = [each.detach().double().requires_grad_() for each in (x, weight)]
+    (scale * fairseqs(*exact, target, 0.1)[0]).backward()
+    for mine, theirs in zip((x, weight), exact, strict=True):
+        error = (mine.grad.double() - theirs.grad).abs().max() / theirs.grad.abs().max()
+        assert error < 0.01
+
+
+def test_the_loss_alone_has_a_gradient():
+    for kind in (torch.float32, torch.float64):
+        found = chunked_loss(*tensors(kind), 0.1)
+        assert found.loss.requires_grad
+        assert not found.nll.requires_grad
+        assert not found.correct.requires_grad
+
+
 def sample(left: bool):
     lengths = [7, 3, 5]
     target = batch(lengths, left=False, seed=2)

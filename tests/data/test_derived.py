@@ -48,6 +48,14 @@ def lines(path):
         return stream.read().splitlines()
 
 
+def test_clean_leaves_out_pairs_with_an_empty_side(texts):
+    (texts / "a.en").write_text("one\n\nthree\nfour\n", encoding="utf-8")
+    (texts / "a.de").write_text("eins\nzwei\n \u200b\nvier\n", encoding="utf-8")
+    call("clean", "a.en", "a.de", "out.en", "out.de")
+    assert lines(texts / "out.en") == ["one", "four"]
+    assert lines(texts / "out.de") == ["eins", "vier"]
+
+
 def test_filter_looks_at_both_sides(texts):
     printed = call("filter", "text.en", "text.de.gz", "out.en", "out.de.gz", "--max-length", 3)
     assert printed.split()[-1] == "4"

@@ -33,9 +33,9 @@ def test_stacks_have_all_lengths_up_to_the_longest():
 @pytest.mark.parametrize("probability", [0.1, 0.5])
 def test_the_probability_is_that_a_stack_begins(probability):
     """Of the places where one may begin; some stacks have room for one pair only."""
-    found = list(runs(LENGTHS, probability, 10_000, (1, 1)))
+    found = list(runs(np.tile(LENGTHS, 10), probability, 1000, (1, 1)))
     many = sum(len(r) > 1 for r in found)
-    assert many / len(found) == pytest.approx(probability, abs=0.15)
+    assert many / len(found) == pytest.approx(0.97 * probability, rel=0.12)
 
 
 def test_the_key_decides():

@@ -24,6 +24,11 @@ def test_lines_end_at_newlines_only(tmp_path, name):
     assert list(read_lines(path)) == ["one\u2028still one\x0bstill", "two", "", "last"]
 
 
+def test_the_mark_of_some_editors_is_no_text(tmp_path):
+    path = write(tmp_path / "a.en", "\ufeffone\n\ufefftwo\n".encode())
+    assert list(read_lines(path)) == ["one", "\ufefftwo"]
+
+
 def test_good_pairs_are_counted(tmp_path):
     pair = write(tmp_path / "a.en", b"x\ny\n"), write(tmp_path / "a.de.gz", "ä\nö\n".encode())
     assert check_pair(*pair) == 2
@@ -36,6 +41,7 @@ def test_good_pairs_are_counted(tmp_path):
         (b"a\n \nc\n", b"a\nb\nc\n", r"a.en, line 2: empty"),
         # Nothing of it is printed: Moses makes blanks of zero-width spaces and byte-order marks.
         (b"a\nb\n", "a\n\u200b \ufeff\n".encode(), r"a.de, line 2: empty"),
+        (b"a\nb\nc\n", b"\n\nc\n", r"a.de, line 1: empty, and so are 1 more; .*derive clean does"),
         (b"a\nb\n", b"a\n\xff\xfe\n", r"a.de, line 2: not UTF-8"),
         (b"", b"", r"have no lines"),
     ],
@@ -76,7 +82,8 @@ def test_script_says_one_sentence_and_fails(tmp_path):
     pair = write(tmp_path / "a.en", b"a\n\n"), write(tmp_path / "a.de", b"a\nb\n")
     result = cape("check-text", *pair, check=False)
     assert result.returncode == 1
-    expected = f"{pair[0]}, line 2: empty; remove this line from both sides\n"
+    expected = f"{pair[0]}, line 2: empty; remove such lines from both sides, as cape-fairseq "
+    expected += "derive clean does\n"
     assert result.stderr == f"cape-fairseq check-text: {expected}"
     bad = write(tmp_path / "b.en", b"fine\n\xff\n")
     result = cape("tokenize", "en", bad, tmp_path / "out", check=False)

@@ -70,7 +70,7 @@ def test_articles_and_adjectives_agree():
 def clause(make, verb, monkeypatch):
     subject, thing = ("the woman", "die Frau"), ("an egg", "ein Ei")
     monkeypatch.setattr(q, "parts", lambda rng: (subject, verb, thing))
-    monkeypatch.setattr(q, "pick", lambda rng, items: items[0])
+    monkeypatch.setattr(random.Random, "choice", lambda rng, items: items[0])
     monkeypatch.setattr(q, "noun_phrase", lambda rng, noun, accusative: ("the man", "der Mann"))
     return make(random.Random(0))
 

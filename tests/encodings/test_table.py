@@ -7,6 +7,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from cape_fairseq.encodings import AUGMENTATIONS, ENCODINGS, Encoding
 from cape_fairseq.encodings.common import OPTIONS, owners
 from cape_fairseq.encodings.options import names
+from cape_fairseq.positions.schedule import ShiftSchedule
 from tests.support import PAD, batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
@@ -38,8 +39,7 @@ def test_every_row_is_an_architecture_and_its_augmentations_exist(name):
 
 def test_every_option_belongs_to_somebody_once():
     assert len(set(OPTIONS)) == len(OPTIONS)
-    groups = [row.options for row in ENCODINGS.values()]
-    groups += [group for row in AUGMENTATIONS.values() for group in row.options]
+    groups = [group for row in AUGMENTATIONS.values() for group in row.options]
     for option in names(*groups):
         assert owners(option)
 
@@ -49,3 +49,25 @@ def test_what_a_row_calls_its_own_is_what_nopos_lacks(name):
     own = set(build(f"{name}_transformer_tiny").state_dict())
     plain = set(build("nopos_transformer_tiny").state_dict())
     assert bool(own - plain) == bool(ENCODINGS[name].parameters)
+
+
+def test_options_reach_what_they_are_for():
+    def augmentation(name, **given):
+        return build(f"{name}_transformer_tiny", **given).encoder.positions.augmentation
+
+    schedule = {"shift_probability": 0.25, "shift_near": 3.0, "shift_warmup": 9}
+    assert augmentation("cape", **schedule).schedule == ShiftSchedule(9, 0.25, 3.0)
+    assert augmentation("shape", **schedule).schedule == ShiftSchedule(9, 0.25, 3.0)
+    assert augmentation("shape", shape_shared_shift=True).shared
+    assert not augmentation("shape").shared
+    fire = build("fire_transformer_tiny", fire_width=8).encoder.self_attn_positions
+    assert 8 in {size for parameter in fire.parameters() for size in parameter.shape}
+    options = {"floater_lr_scale": 4.0, "floater_update_interval": 3}
+    flow = build("floater_transformer_tiny", floater_beyond="continue", **options).encoder.flow
+    assert (float(flow.lr_scale), flow.update_interval, flow.hold) == (4.0, 3, False)
+    assert build("floater_transformer_tiny").encoder.flow.hold
+
+
+def test_half_precision_leaves_the_learning_rate_of_dynamics_alone():
+    model = build("floater_transformer_tiny", floater_lr_scale=0.3).bfloat16()
+    assert model.encoder.flow.lr_scale == torch.tensor(0.3)

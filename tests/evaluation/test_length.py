@@ -74,6 +74,7 @@ def test_one_run(run):
     assert found["stack_loss"] == round(math.log(2), 4)
     assert found["far_loss"] is None
     assert (found["valid_loss"], found["updates"], found["seconds"]) == (4.25, 60, 12.5)
+    assert found["best_update"] == 60
     assert found["ratio"] == round(7 / 12, 4)
     assert found["kept"] == round(1 / 3, 4)  # one of the three full stops
     assert found["position_loss"] == []  # no stack fills a bin
@@ -116,7 +117,8 @@ def test_stacks_of_another_text_are_refused(run, tmp_path):
 
 
 def write(folder, name, seed, **values):
-    run = {"updates": 100, "bleu": 10.0, "stack_bleu": 5.0, "split_bleu": 9.0, "signature": "s"}
+    run = {"updates": 100, "bleu": 10.0, "stack_bleu": 5.0, "split_bleu": 9.0, "texts": 7}
+    run["signature"] = "s"
     (folder / name / str(seed)).mkdir(parents=True)
     text = json.dumps({**run, "valid_loss": 4.0, "ratio": 1.0, **values})
     (folder / name / str(seed) / "length.json").write_text(text)
@@ -172,3 +174,15 @@ def test_an_empty_folder_is_refused(tmp_path):
     result = cape("length", tmp_path, check=False)
     assert result.returncode == 1
     assert "has no ROW/SEED/length.json; run recipes/length.sh" in result.stderr
+
+
+def test_a_checkpoint_from_the_start_of_its_training_is_named(tmp_path):
+    write(tmp_path, "sinpos", 1, best_update=24)
+    write(tmp_path, "cape", 1, best_update=25)
+    write(tmp_path, "rope", 1)  # measured before this was kept
+    notes = rows(measure(tmp_path)).notes
+    assert [note for note in notes if "is of update" in note] == [
+        "sinpos/1: the checkpoint that was tested, with the lowest validation loss, is of update "
+        "24 of 100; what came after made it worse on sentences."
+    ]
+    assert "7 stacks; sacreBLEU signature: s" in notes

@@ -1,6 +1,8 @@
 """Shifted states: of known effect where theory says what it must be, and refused where it means
 nothing."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from fairseq import checkpoint_utils
@@ -9,6 +11,7 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.shift_invariance import (
     check_reach,
     load_shiftable,
+    measure,
     similarities,
     similarity_sums,
     states,
@@ -145,8 +148,18 @@ def test_checkpoints_however_they_were_stored(checkpoints, data_bin, tmp_path):
     def learned_targets(cfg):
         cfg["model"].decoder_learned_pos = True
 
-    with pytest.raises(UserError, match="has sinpos in the encoder and abspos in the decoder"):
+    with pytest.raises(UserError, match="must be given together"):
         load_shiftable(changed(checkpoints["transformer"], tmp_path, learned_targets), data_bin)
+
+
+def test_the_longest_target_may_fill_its_table():
+    """A begin-of-sentence token takes a row of the encoder's alone."""
+    table = {"max_source_positions": 16, "max_target_positions": 24}
+    model = build("abspos_transformer_tiny", source_bos="on", **table)
+    check_reach(model, (16, 24), [0], Path("x"))
+    for lengths in ((17, 24), (16, 25)):
+        with pytest.raises(UserError, match="learned positions end at"):
+            check_reach(model, lengths, [0], Path("x"))
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"PK"])
@@ -182,8 +195,8 @@ def test_what_cannot_be_shifted_is_refused(checkpoints, data_bin, tmp_path):
     with_bos = build(
         "abspos_transformer_tiny", source_bos="on", max_source_positions=60, max_target_positions=60
     )
-    with pytest.raises(UserError, match="end at 59, but the longest sentence has 12 tokens"):
-        check_reach(with_bos, (12, 12), [0, 48], checkpoints["abspos"])
+    with pytest.raises(UserError, match="end at 60, but the longest sentence has 13 tokens"):
+        check_reach(with_bos, (13, 12), [0, 48], checkpoints["abspos"])
     with pytest.raises(UserError, match="there is no checkpoint"):
         load_shiftable(tmp_path / "none.pt", data_bin)
     with pytest.raises(UserError, match="has no dictionaries"):
@@ -209,3 +222,11 @@ def test_sums_of_cosines_over_real_tokens():
     torch.testing.assert_close(
         sums.diagonal(dim1=1, dim2=2), torch.full((2, 3), 9.0, dtype=torch.float64)
     )
+
+
+def test_models_that_cannot_be_shifted_are_left_out_or_refused(checkpoints, data_bin):
+    paths = {name: checkpoints[name] for name in ("rope", "sinpos")}
+    found = measure(paths, data_bin, "valid", 8, [0, 7], True)
+    assert list(found["left_out"]) == ["rope"]
+    with pytest.raises(UserError, match="rope has no absolute positions to shift"):
+        measure(paths, data_bin, "valid", 8, [0, 7], False)

@@ -102,3 +102,38 @@ def test_a_signal_before_there_is_a_process_ends_it_too(tmp_path, started):
         timeout=TIMEOUT,
     )
     assert found.stdout.strip() == "143", found.stderr
+
+
+def test_a_failure_of_snakemake_itself_is_told(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / NEWS_FILE).write_text("a: done in 1 s\n")
+    (tmp_path / SNAKEMAKE_LOG).write_text("words\nWorkflowError: no profile x\nmore words\n")
+    expected = f"Snakemake failed: WorkflowError: no profile x; its log is {tmp_path}"
+    assert reason(tmp_path) == f"{expected}/{SNAKEMAKE_LOG}"
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        ({"cores": 20}, ["--cores", "20", "--resources", "gpu=2", "--config", "cores=20"]),
+        ({"executor": "slurm"}, ["--executor", "slurm", "--jobs", "100", "--config", "cores=16"]),
+        ({"profile": "p"}, ["--profile", "p", "--config", "cores=16"]),
+        ({"profile": "p", "executor": "slurm"}, ["--profile", "p", "--executor", "slurm"]),
+    ],
+)
+def test_snakemake_is_told_where_jobs_run(machine, words, monkeypatch):
+    monkeypatch.setattr(engine, "visible", lambda: ["0", "1"])
+    found = Machine(**{"cores": 20, **machine}, more=("--keep-going",)).options()
+    assert [word for word in found if word in words] == words
+    assert found[found.index("--config") - 1] == "--keep-going"
+    for option in ("--cores", "--executor", "--profile", "--jobs"):
+        assert (option in found) == (option in words)
+
+
+def test_two_jobs_of_one_name_must_be_one():
+    plan = Plan()
+    plan.add(Job("a", (("true",),)))
+    plan.add(Job("a", (("true",),)))
+    assert len(plan.jobs) == 1
+    with pytest.raises(UserError, match="a is asked for twice, with different settings"):
+        plan.add(Job("a", (("false",),)))

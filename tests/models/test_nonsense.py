@@ -61,6 +61,32 @@ from tests.support import ToyTask, build
             "--no-token-positional-embeddings asks for nopos, but the architecture has cape",
         ),
         ({"cross_self_attention": True}, "--cross-self-attention"),
+        (
+            {"shift_probability": 1.5},
+            "--shift-probability is 1.5, but it must be at most 1: it is a share",
+        ),
+        (
+            {"shift_near": 3.0},
+            "--shift-near is 3.0, but it must be 0 without --shift-probability",
+        ),
+        (
+            {
+                "position_encoding": "rope",
+                "position_augmentation": "cape",
+                "cape_global_shift": 0.0,
+                "shift_probability": 0.5,
+            },
+            "--shift-probability is 0.5, but it must be 1 with rope, whose positions are not",
+        ),
+        (
+            {
+                "position_encoding": "rope",
+                "position_augmentation": "cape",
+                "cape_global_shift": 0.0,
+                "shift_warmup": 5,
+            },
+            "--shift-warmup is 5, but it must be 0 with rope, whose positions are not shifted",
+        ),
         ({"position_layers": "some"}, "--position-layers is some, but it must be input or all"),
         (
             {"position_encoding": "relpos", "relpos_max_distance": 0},
@@ -80,7 +106,8 @@ from tests.support import ToyTask, build
         ),
         (
             {"position_encoding": "rope", "position_augmentation": "shape"},
-            "--position-augmentation is shape, but it must be none or cape or randpos: rope sees "
+            "--position-augmentation is shape, but it must be none or cape or randpos with "
+            "--position-encoding rope: rope sees "
             "only",
         ),
         (
@@ -121,15 +148,15 @@ from tests.support import ToyTask, build
         ),
         (
             {"position_encoding": "sinpos", "position_augmentation": "cape"},
-            "is cape, but it must be none or randpos: .* --position-encoding cape or shape",
+            "is cape, but it must be none or randpos with .* --position-encoding cape or shape",
         ),
         (
             {"position_encoding": "nopos", "position_augmentation": "shape"},
-            "it must be none: there are no positions",
+            "it must be none with --position-encoding nopos: there are no positions",
         ),
         (
             {"position_encoding": "relpos", "position_augmentation": "cape"},
-            "none: relpos has whole distances",
+            "none with --position-encoding relpos: relpos has whole distances",
         ),
         (
             {"position_encoding": "relpos", "source_scale": "1.2"},

@@ -88,8 +88,7 @@ def test_zero_augmentation_is_sinpos(encoding, training):
 
 
 @pytest.mark.parametrize(("encoding", "options"), variants())
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("left_target", [True, False])
+@pytest.mark.parametrize(("left", "left_target"), [(True, False), (False, True)])
 def test_steps_equal_the_parallel_pass(encoding, options, left, left_target):
     model = build(f"{encoding}_transformer_tiny", **options)
     source, target = batch(LENGTHS, left), targets(left_target)
@@ -146,7 +145,7 @@ def test_evaluation_is_deterministic_and_training_is_not(encoding):
 def test_no_limit_on_length(encoding):
     model = build(f"{encoding}_transformer_tiny")
     assert min(model.max_positions()) >= 10_000_000
-    scores, _ = model(batch([2000, 5], True), None, batch([1500, 4], False))
+    scores, _ = model(batch([1100, 5], True), None, batch([1050, 4], False))  # fairseq's is 1,024
     assert scores.isfinite().all()
 
 

@@ -66,7 +66,8 @@ def test_it_changes_nothing_else():
 
 
 def test_positions_of_a_pair_are_augmented_together(monkeypatch):
-    """A stretch of both sides by the same factor stretches the distances between them, too."""
+    """A stretch of both sides by the same factor, around the first token, stretches the distances
+    between them, too."""
     options = {"position_augmentation": "cape", "cape_global_scale": 2.0, **CROSSING}
     model = build(ARCH, seed=2, dropout=0.0, **options).train()
     source, target = batch([9, 4], True), batch([7, 5], False, end=False)
@@ -79,8 +80,8 @@ def test_positions_of_a_pair_are_augmented_together(monkeypatch):
     assert torch.equal(draws.source.scale, draws.target.scale)
     for tokens, draw, found in zip((target, source), draws[::-1], *seen, strict=True):
         real = tokens.ne(PAD)
-        plain = real.cumsum(1) + PAD
-        expected = (plain + draw.local_shift) * draw.scale
+        counted = real.cumsum(1) - 1
+        expected = PAD + 1 + (counted + draw.local_shift) * draw.scale
         torch.testing.assert_close(found[real], expected[real])
 
 

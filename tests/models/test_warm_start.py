@@ -1,5 +1,6 @@
 """Warm start between any two encodings, and from fairseq's transformer."""
 
+import functools
 import itertools
 import logging
 from argparse import Namespace
@@ -54,11 +55,14 @@ OWN = {  # what only some encodings have
 }
 
 
+@functools.cache
+def state_of(arch, **options):
+    return build(arch, seed=3, **options).state_dict()
+
+
 @pytest.mark.parametrize(("old", "new"), itertools.product(("transformer", *ENCODINGS), ENCODINGS))
 def test_any_to_any(old, new, caplog):
-    checkpoint = build(
-        "transformer" if old == "transformer" else f"{old}_transformer_tiny", seed=3
-    ).state_dict()
+    checkpoint = state_of("transformer" if old == "transformer" else f"{old}_transformer_tiny")
     model = build(f"{new}_transformer_tiny", seed=4)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with caplog.at_level(logging.WARNING):
@@ -88,7 +92,7 @@ FLOATERS = [
 @pytest.mark.parametrize(("old", "new"), itertools.permutations(FLOATERS, 2))
 def test_one_form_of_floater_is_not_taken_for_another(old, new, caplog):
     """Although parameters of some have the same shapes: all are new, and named."""
-    checkpoint = build("floater_transformer_tiny", seed=3, **old).state_dict()
+    checkpoint = state_of("floater_transformer_tiny", **old)
     model = build("floater_transformer_tiny", seed=4, **new)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with caplog.at_level(logging.WARNING):

@@ -36,6 +36,23 @@ def test_steps_are_fairseqs_with_an_eps_that_counts():
     assert ours.param_groups[0]["eps"] == 1e-4
 
 
+def test_each_parameter_has_the_eps_of_its_own_steps():
+    """The second one moves in every fourth step; its gradients are about as small as eps."""
+    found = []
+    for kind in (Adam, FusedAdam):
+        params = parameters()
+        optimizer = kind(params, **OPTIONS)
+        for number in range(12):
+            for parameter, every in zip(params, (1, 4), strict=True):
+                generator = torch.Generator().manual_seed(number)
+                slope = 1e-4 * torch.randn(parameter.shape, generator=generator)
+                parameter.grad = None if (number + 1) % every else slope
+            optimizer.step()
+        found.append(params)
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("order", [(Adam, FusedAdam), (FusedAdam, Adam), (FusedAdam, FusedAdam)])
 def test_checkpoints_go_both_ways(order):
     unbroken, params = parameters(), parameters()

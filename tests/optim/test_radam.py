@@ -38,6 +38,17 @@ def test_steps_are_those_of_the_paper(weight_decay):
         torch.testing.assert_close(parameter.detach(), x, rtol=1e-9, atol=1e-9)
 
 
+def test_each_parameter_waits_by_its_own_steps():
+    """One that layer drop, for instance, has left out so far."""
+    one, two = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+    optimizer = FairseqRAdam(config(weight_decay=0.1), [one, two])
+    for t in range(1, 17):
+        one.grad, two.grad = torch.ones(1), torch.ones(1) if t > 10 else None
+        optimizer.step()
+        assert (float(one) == 0) == (t <= 5)
+        assert (float(two) == 0) == (t <= 15)
+
+
 @pytest.mark.parametrize("betas", ["(0.9, 0.98)", "0.9,0.98", [0.9, 0.98], (0.9, 0.98)])
 def test_betas(betas):
     assert parse_betas(betas) == (0.9, 0.98)

@@ -4,10 +4,10 @@ import errno
 import hashlib
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,15 +236,25 @@ def digests(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
+SMALL_FILES = """
+import resource, runpy, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+import cape_fairseq.models, cape_fairseq.tasks
+from cape_fairseq.patches import checkpoint_files
+checkpoint_files.PAUSE = 0
+runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
+"""
+
+
 def test_a_full_disk_leaves_the_checkpoints(epochs, data_bin, tmp_path):
     shutil.copytree(epochs, tmp_path / "run")
     before = digests(tmp_path / "run")
     limit = (epochs / "checkpoint_last.pt").stat().st_size // 2
-    result = run(
-        command(data_bin, tmp_path / "run", 12, *EPOCHS),
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
+    (tmp_path / "small_files.py").write_text(SMALL_FILES)
+    arguments = command(data_bin, tmp_path / "run", 12, *EPOCHS)[3:]
+    script = [sys.executable, tmp_path / "small_files.py", limit, *arguments]
+    result = run(script, check=False)
     assert result.returncode != 0
     message = r"OSError: .*checkpoint.*\.pt could not be written \(.*\); the checkpoints before it"
     assert re.search(message, result.stderr.splitlines()[-1])

@@ -10,6 +10,7 @@ from cape_fairseq.positions.kerple import LogarithmicBiases
 
 def test_biases():
     """Chi et al. 2022, the logarithmic form: -r1 log(1 + r2 |m - n|), on both sides of a token."""
+    torch.manual_seed(0)
     module = LogarithmicBiases(2)
     queries, keys = torch.tensor([[3.0, 4.5]]), torch.tensor([[0.0, 3.0, 9.0]])
     biases = module.biases(queries, keys)

@@ -107,3 +107,11 @@ def test_an_augmentation_that_respaces_gives_attention_its_own_positions():
     StackPositions(PAD, attention=Spy()).begin(tokens)
     assert seen[0].tolist() == [[2.0, 12.0, 22.0, 32.0]]  # a stride of 100 / (2 * 5)
     assert seen[1].tolist() == [[2.0, 3.0, 4.0, 5.0]]
+
+
+def test_a_stretch_leaves_the_first_token_where_it_is():
+    positions = StackPositions(PAD, CAPE(0.0, 0.0, 2.0))
+    tokens = torch.tensor([[PAD, 5, 6, 7], [4, 5, 6, 7]])
+    found = positions.begin(tokens, Draw(scale=torch.tensor([[2.0], [2.0]]))).positions
+    assert found[0, 1:].tolist() == [2, 4, 6]
+    assert found[1].tolist() == [2, 4, 6, 8]

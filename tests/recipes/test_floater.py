@@ -97,7 +97,7 @@ def test_bad_options_are_one_sentence(data_bin, tmp_path):
             1,
             "has no dict.fr.txt; give --data-bin what",
         ),
-        (("--lr", "fast"), 2, "argument --lr: fast is not a number"),
+        (("--lr", "fast"), 2, "argument --lr: invalid float value: 'fast'"),
         (("--size",), 2, "argument --size: expected one argument"),
     ):
         result = cape("floater", "--out", tmp_path / "out", *options, check=False)

@@ -1,11 +1,18 @@
 """recipes/length.sh from text to its table, with models of no use; and its refusals."""
 
 import json
+import re
+import shlex
 
 import pytest
+from fairseq.models import build_model
+from fairseq.options import get_training_parser, parse_args_and_arch
 
+import cape_fairseq.tasks  # noqa: F401  (registers them)
+from cape_fairseq.experiments.training import TrainingRun
+from cape_fairseq.models import source_scale
 from tests.recipes.support import write_corpus
-from tests.support import ENCODINGS, cape
+from tests.support import ENCODINGS, ToyTask, cape
 
 
 def test_text_to_table(tmp_path, forked_jobs):
@@ -86,19 +93,90 @@ def test_bad_options_are_one_sentence(tmp_path, options, status, message):
 def test_own_rows_are_trained_as_they_are_described():
     own = ("mine=shape --shape-max-shift 7", "next=rope_cross --from mine --dropout '0.2'")
     given = [word for text in own for word in ("--own", text)]
-    options = (*given, "--rows", "sinpos", "--seeds", 5, "--max-update", 90, "--dry-run")
+    options = (*given, "--rows", "sinpos", "--seeds", 500, "--max-update", 90, "--dry-run")
     printed = cape("lengths", *options).stdout.splitlines()
     _, first, second = (line for line in printed if " train-run " in line)
     assert "--arch shape_transformer_tiny" in first
     assert "--shape-max-shift 7 --max-update 90" in first
     assert "--arch rope_cross_transformer_tiny" in second
-    assert "--parent mine/5/checkpoints/checkpoint_best.pt" in second
+    assert "--parent mine/500/checkpoints/checkpoint_best.pt" in second
     assert "--dropout 0.2 --max-update 30" in second
     assert "next" in cape("lengths", *given, "--rows", "list").stdout.split()
 
 
+def trainings(*options):
+    """The command lines of the trainings, and what is said of them."""
+    done = cape("lengths", "--rows", "sinpos-tuned", *options)
+    return [x for x in done.stdout.splitlines() if " train-run " in x], done.stderr
+
+
+def last(words, option):
+    return re.findall(rf" {option} (\S+)", words)[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "seeds"),
+    [
+        ((), ["1", "10000001", "20000001"]),
+        (("--seeds", 2), ["1", "10000001"]),
+        (("--seeds", "3 7"), ["3", "7"]),
+        (("--seeds", "10000001"), ["10000001"]),
+    ],
+)
+def test_seeds_are_counted_or_named(given, seeds):
+    lines, told = trainings(*given, "--dry-run")
+    assert [last(words, "--seed") for words in lines[::2]] == seeds
+    assert f"{2 * len(seeds)} trainings with the seeds {' '.join(seeds)}" in told
+
+
+def test_options_for_all_rows():
+    """Rows that go on have half of the user's peak, too."""
+    options = ("--seeds", 1, "--size", "_iwslt_de_en", "--dry-run", "--", "--lr", "1e-3")
+    plain, tuned = trainings(*options, "--dropout", 0.3)[0]
+    for words in (plain, tuned):
+        assert "--arch sinpos_transformer_iwslt_de_en" in words
+        assert last(words, "--dropout") == "0.3"
+    assert last(plain, "--lr") == "1e-3"
+    assert last(tuned, "--lr") == "0.0005"
+
+
+@pytest.mark.parametrize(
+    ("updates", "expected"), [((), ("200", "100")), ((300, 50), ("100", "16"))]
+)
+def test_a_short_training_comes_to_its_peak(updates, expected):
+    options = zip(("--max-update", "--tune-update"), updates, strict=False)
+    given = [word for pair in options for word in pair]
+    lines, _ = trainings("--seeds", 1, *given, "--dry-run")
+    assert tuple(last(words, "--warmup-updates") for words in lines) == expected
+
+
 def test_every_encoding_has_a_row():
     assert set(ENCODINGS) <= set(cape("lengths", "--rows", "list").stdout.split())
+
+
+@pytest.mark.parametrize("tool", [("lengths", "--seeds", 1), ("quick-start",)])
+def test_fairseq_accepts_every_row(tool, tmp_path, monkeypatch):
+    """Its options are parsed, and the model is built."""
+    monkeypatch.setattr(source_scale, "target_source_ratio", lambda *_: 0.9)
+    (tmp_path / "dict.en.txt").touch()
+    lines = [shlex.split(line) for line in cape(*tool, "--dry-run").stdout.splitlines()]
+    lines = [words for words in lines if "train-run" in words]
+    listed = cape("lengths", "--rows", "list").stdout.split()
+    assert len(lines) == (3 if tool[0] == "quick-start" else len(listed))
+    for words in lines:
+        more = words[words.index("--") + 2 :]
+        command = TrainingRun(tmp_path / words[2], [str(tmp_path), *more], None).command()
+        parsed = parse_args_and_arch(get_training_parser(), command[3:])
+        assert build_model(parsed, ToyTask()).encoder.positions
+
+
+def test_the_epoch_of_the_first_stacks_is_looked_at_before():
+    def checked(row):
+        lines = cape("lengths", "--rows", row, "--seeds", 1, "--dry-run").stdout.splitlines()
+        return next(line for line in lines if " check-lengths " in line)
+
+    assert "--max-tokens 2048 --max-update 900 --stack-from-epoch 3" in checked("rope-cross-mixed")
+    assert "--stack-from-epoch" not in checked("rope-cross-tuned-mixed")  # at once
 
 
 def test_tuned_rows_start_from_a_row_of_their_seed():

@@ -1,17 +1,17 @@
 """Options and text of recipes/train.sh: bad input is one sentence and nothing written."""
 
-from pathlib import Path
+from dataclasses import fields
 
 import pytest
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.recipes.train import Training
-from tests.recipes.support import command_line, recipe, write_corpus
+from tests.recipes.support import command_line, write_corpus
 from tests.support import cape
 
 
 def damage(folder, kind):
-    path = folder / "data" / "val.de"
+    path = folder / "data" / "valid.de"
     lines = path.read_bytes().splitlines(keepends=True)
     if kind == "missing":
         path.unlink()
@@ -28,17 +28,17 @@ def damage(folder, kind):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("missing", "there is no val.de or val.de.gz in "),
-        ("unequal", "val.en has 5 lines and "),
-        ("empty", "val.de, line 3: empty; "),
-        ("not UTF-8", "val.de, line 2: not UTF-8; "),
+        ("missing", "there is no valid.de or valid.de.gz in "),
+        ("unequal", "valid.en has 5 lines and "),
+        ("empty", "valid.de, line 3: empty; "),
+        ("not UTF-8", "valid.de, line 2: not UTF-8; "),
     ],
 )
 def test_bad_text_is_one_sentence_and_nothing_written(tmp_path, kind, message):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    write_corpus(tmp_path / "data", train=9, valid=5, test=4)
     damage(tmp_path, kind)
-    result = recipe(tmp_path, check=False)
-    assert result.returncode != 0
+    result = cape("train", *command_line(tmp_path)[2:], check=False)
+    assert result.returncode == 1
     assert len(result.stderr.strip().splitlines()) == 1
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
@@ -46,7 +46,8 @@ def test_bad_text_is_one_sentence_and_nothing_written(tmp_path, kind, message):
 
 def test_bleu_of_fairseq_chooses_no_checkpoint_where_words_have_no_spaces():
     def selection(target):
-        return Training(Path(), "rope_transformer", "en", target, select="bleu").selection()
+        left_open = dict.fromkeys(field.name for field in fields(Training))
+        return Training(**{**left_open, "target": target, "select": "bleu"}).selection()
 
     assert "--eval-bleu" in selection("de")
     with pytest.raises(UserError, match="between spaces, and zh has none; give --select loss"):
@@ -55,11 +56,11 @@ def test_bleu_of_fairseq_chooses_no_checkpoint_where_words_have_no_spaces():
 
 def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
     """And the first training stays what it is without them, but for the length of a table."""
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    write_corpus(tmp_path / "data", train=9, valid=5, test=4)
 
     def trainings(*more):
         words = [str(word) for word in command_line(tmp_path)[2:]]
-        lines = cape("train", *words, *more, "--dry-run").stdout.splitlines()
+        lines = cape("train", *words, "--dry-run", *more).stdout.splitlines()
         assert any("check-lengths data-bin" in line for line in lines)
         translated = [line for line in lines if line.startswith("fairseq-generate")]
         found = [line for line in lines if " train-run " in line]
@@ -73,6 +74,17 @@ def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
     assert "--max-source-positions 1101 --max-target-positions 1101" in long
     both = trainings("--arch", "abspos_transformer_tiny", "--long", 1100)
     assert ["--max-source-positions 1101" in line for line in both] == [True, True]
+    kept = (
+        "--arch",
+        "floater_transformer_tiny",
+        "--long",
+        1100,
+        "--",
+        "--floater-parent",
+        "abspos",
+    )
+    both = trainings(*kept)
+    assert ["--max-source-positions 1101" in line for line in both] == [True, True]
     (line,) = trainings("--long", 1100, "--long-from-epoch", 2)
     assert "--max-source-positions 1101" in line
 
@@ -84,12 +96,12 @@ def copy_split(folder, source, target):
 
 
 def test_a_test_set_may_have_any_name(tmp_path):
-    write_corpus(tmp_path / "data", train=9, val=5)
+    write_corpus(tmp_path / "data", train=9, valid=5)
     words = [str(word) for word in command_line(tmp_path)[2:]]
-    for name in ("train", "training", "val"):
-        copy_split(tmp_path / "data", "val", name)
+    for name in ("train", "training", "valid"):
+        copy_split(tmp_path / "data", "valid", name)
         printed = cape("train", *words, "--test", name, "--dry-run").stdout
-        output = name if name == "val" else "test"
+        output = name if name == "valid" else "test"
         assert f"> cape_transformer_tiny/{output}.out\n" in printed
         assert f"--test {output}={tmp_path}/data/{name}.de" in printed
 
@@ -110,7 +122,7 @@ def test_a_test_set_may_have_any_name(tmp_path):
     ],
 )
 def test_bad_options_are_one_sentence(tmp_path, options, status, message):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    write_corpus(tmp_path / "data", train=9, valid=5, test=4)
     words = [str(word) for word in command_line(tmp_path)[2:]]
     result = cape("train", *words, *options, check=False)
     assert result.returncode == status
@@ -119,7 +131,7 @@ def test_bad_options_are_one_sentence(tmp_path, options, status, message):
 
 
 def test_a_run_goes_on_from_another(tmp_path):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    write_corpus(tmp_path / "data", train=9, valid=5, test=4)
     words = [str(word) for word in command_line(tmp_path)[2:]]
     for parent, message in (
         ("sinpos", "has no trained run sinpos; train it first, with the same --out"),
@@ -139,7 +151,7 @@ def test_a_run_goes_on_from_another(tmp_path):
 
 
 def test_a_model_of_fairseq_gets_no_option_of_this_project(tmp_path):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    write_corpus(tmp_path / "data", train=9, valid=5, test=4)
     words = [str(word) for word in command_line(tmp_path)[2:]]
     for arch, known in (
         ("cape_transformer_tiny", True),
@@ -153,7 +165,7 @@ def test_a_model_of_fairseq_gets_no_option_of_this_project(tmp_path):
 
 
 def test_long_text_comes_after_short_text(tmp_path):
-    write_corpus(tmp_path / "data", train=9, val=5, test_2016_flickr=4)
+    write_corpus(tmp_path / "data", train=9, valid=5, test=4)
     words = [str(word) for word in command_line(tmp_path)[2:]]
     options = ("--long", 50, "--max-update", 90, "--dry-run")
     printed = cape("train", *words, *options).stdout
@@ -171,7 +183,7 @@ def test_long_text_comes_after_short_text(tmp_path):
     assert short.endswith("--lr 5e-4 --warmup-updates 4000")
     assert "--warmup-updates 100 --lr 0.00025 --max-update 30" in long
     refused = cape("train", *words, *options, "--", "--lr", "5e-4,1e-4", check=False)
-    assert "--lr is 5e-4,1e-4, and --long goes on at half of it" in refused.stderr
+    assert "--lr is 5e-4,1e-4, and a training goes on at half of it" in refused.stderr
     printed = cape("train", *words, *options, "--long-from-epoch", 2).stdout
     (both,) = (line for line in printed.splitlines() if " train-run " in line)
     assert "--stack-max-tokens 50 --stack-from-epoch 2" in both

@@ -179,3 +179,34 @@ def test_int8(tmp_path):
     assert plain.returncode == 0
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("out", "plain")]
     assert sizes[0] < 0.4 * sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("fairseq", "--quantization", "int8"), "--quantization is for ctranslate2; fairseq has"),
+        (("ctranslate2", "--half"), "--half is for fairseq; ctranslate2 has --quantization"),
+    ],
+)
+def test_options_of_the_other_system_are_refused(options, words, tmp_path):
+    system, *more = options
+    result = cape("export", system, tmp_path / "x.pt", tmp_path / "out", *more, check=False)
+    assert result.returncode == 2
+    assert words in result.stderr
+
+
+def test_settings_are_what_the_options_say(tmp_path):
+    (tmp_path / "bin").mkdir()
+    for language in ("en", "de"):
+        (tmp_path / "bin" / f"dict.{language}.txt").write_text("a 1\n")
+    where = ("--data-bin", tmp_path / "bin", "--source-lang", "en", "--target-lang", "de")
+    for options, changed in (
+        ((), {}),
+        (("--no-normalize",), {"normalize": False}),
+        (("--no-aggressive-dashes",), {"aggressive": False}),
+        (("--separator", "<sep>"), {"separator": "<sep>"}),
+    ):
+        cape("text-settings", tmp_path / "out", *where, *options)
+        found = json.loads((tmp_path / "out" / "text.json").read_text())
+        usual = {"normalize": True, "aggressive": True, "separator": "", "moses": True}
+        assert {name: found[name] for name in usual} == {**usual, **changed}

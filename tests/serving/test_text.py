@@ -2,15 +2,18 @@
 
 import pytest
 
+from cape_fairseq.cli import translating
+from cape_fairseq.cli.troubles import Troubles
 from cape_fairseq.data.moses import tokenize
 from cape_fairseq.data.segmentation import read_codes
 from cape_fairseq.errors import UserError
 from cape_fairseq.serving.documents import Windows, by_sentences
-from cape_fairseq.serving.lines import blocks, numbered
-from cape_fairseq.serving.results import Hypothesis, Search
+from cape_fairseq.serving.lines import Line, blocks, numbered
+from cape_fairseq.serving.results import Hypothesis, Search, Translation
 from cape_fairseq.serving.sentences import pieces, sentences, together
 from cape_fairseq.serving.text import Text, TextSettings
 from cape_fairseq.serving.translator import Translator
+from tests.support import cape
 
 PLAIN = {"source": "en", "target": "de", "moses": False}
 
@@ -99,8 +102,10 @@ class Recorded:
 
     def __init__(self):
         self.asked = []
+        self.submitted = 0
 
     def submit(self, sources, search, prefixes=None):
+        self.submitted += 1
         found = []
         for number, source in enumerate(sources):
             prefix = prefixes[number] if prefixes else []
@@ -146,6 +151,17 @@ def test_documents_by_sentences(tmp_path):
     assert [one.pieces for one in found] == [2, 0, 1]
 
 
+def test_a_document_is_translated_in_batches(tmp_path, monkeypatch):
+    """All paragraphs that have come, not one after another; Chinese sentences without a space."""
+    (tmp_path / "in").write_text("他走了。她笑了。\n好。\n" * 10, encoding="utf-8")
+    own = translator(tmp_path, source="zh", target="zh")
+    monkeypatch.setattr(translating, "loaded", lambda args: own)
+    printed = cape("translate", "MODEL", tmp_path / "in", "--document", "sentences").stdout
+    assert printed == "他走了。她笑了。\n好。\n" * 10
+    assert len(own.engine.asked) == 30
+    assert own.engine.submitted == 1
+
+
 @pytest.mark.parametrize("separator", ["", "<sep>"])
 def test_windows_translate_each_sentence_once(separator, tmp_path):
     own = translator(tmp_path, separator=separator)
@@ -169,3 +185,21 @@ def test_sentences():
         "So?",
     ]
     assert sentences("  ", "en") == []
+
+
+def test_raw_text_of_any_origin_is_normalized(tmp_path):
+    text = Text(TextSettings("de", "zh"), tmp_path)
+    assert text.source("fu\u0308r Donau\u00addampf") == ["für", "Donaudampf"]
+    assert text.target("他走了。") == ["他走了", "。"]
+    assert text.decode(["你好", "，", "世界", "！"]) == "你好，世界！"
+
+
+def test_lines_that_come_out_short_are_named(capsys):
+    troubles = Troubles(1024)
+    lines = [Line(number, "x", "\n", True) for number in (1, 2, 3)]
+    counts = ((100, 39), (100, 40), (59, 1))  # tokens of source and target
+    found = [Translation("x", 0.0, ["x"] * n, source_tokens=["a"] * m) for m, n in counts]
+    troubles.add(lines, found)
+    troubles.close()
+    told = capsys.readouterr().err
+    assert "few words for so long a source in line 1; a model that was trained on sentences" in told

@@ -42,7 +42,7 @@ def command(*arguments):
 def test_nothing_is_lost(engine, model, request):
     path = model if engine == "fairseq" else request.getfixturevalue("exported")
     text = b"\n".join(HOSTILE)
-    for last in (b"", b"\n"):
+    for last in (b"", b"\n") if engine == "ctranslate2" else (b"",):
         result = subprocess.run(
             command("translate", path, "--cpu", "--max-len-b", 5, "--no-progress-bar"),
             input=text + last,
@@ -95,7 +95,7 @@ def test_a_document_of_two_thousand_tokens(way, exported, lines, tmp_path):
     assert len(" ".join(paragraphs).split()) > 1900
     (tmp_path / "in").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
     options = ("--document", way, "--beam", 1, "--no-progress-bar")
-    result = run(command("translate", exported, tmp_path / "in", *options))
+    result = cape("translate", exported, tmp_path / "in", *options)
     found = result.stdout.split("\n")
     assert len(found) == 2 * len(paragraphs)
     assert all(found[0:-1:2])
@@ -107,16 +107,30 @@ def test_a_document_of_two_thousand_tokens(way, exported, lines, tmp_path):
 def test_scores_nbest_and_json(model, tmp_path):
     (tmp_path / "in").write_text("w1 w2\n\n")
     options = ("translate", model, tmp_path / "in", "--cpu", "--max-len-b", 5)
-    score, text = run(command(*options, "--scores")).stdout.splitlines()[0].split("\t")
-    rows = [row.split("\t") for row in run(command(*options, "--nbest", 2)).stdout.splitlines()]
+    score, text = cape(*options, "--scores").stdout.splitlines()[0].split("\t")
+    rows = [row.split("\t") for row in cape(*options, "--nbest", 2).stdout.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2"]
     assert rows[0][1:] == [score, text]
-    objects = [
-        json.loads(line) for line in run(command(*options, "--json-lines")).stdout.splitlines()
-    ]
+    objects = [json.loads(line) for line in cape(*options, "--json-lines").stdout.splitlines()]
     assert [one["line"] for one in objects] == [1, 2]
     assert objects[0]["text"] == text
     assert len(objects[0]["log_probabilities"]) == len(objects[0]["tokens"]) + 1
+
+
+def test_options_of_the_search_and_of_pieces(model, lines, tmp_path):
+    (tmp_path / "in").write_text(" ".join(lines[:3]) + "\n", encoding="utf-8")
+    options = ("translate", model, tmp_path / "in", "--cpu", "--json-lines")
+    cut = cape(*options, "--longest", 9, "--max-len-a", 0, "--max-len-b", 2)
+    one = json.loads(cut.stdout)
+    assert one["pieces"] > 1
+    assert f"more than 9; it was translated in {one['pieces']} pieces" in cut.stderr
+    assert "the search ended at its limit of length in line 1; --max-len-b" in cut.stderr
+    scores = {}
+    for lenpen in (0, 1):
+        found = json.loads(cape(*options, "--beam", 1, "--lenpen", lenpen).stdout)
+        scores[lenpen] = found["score"], sum(found["log_probabilities"]), len(found["tokens"]) + 1
+    assert scores[0][0] == pytest.approx(scores[0][1], abs=1e-3)
+    assert scores[1][0] == pytest.approx(scores[1][1] / scores[1][2], abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +198,9 @@ def test_languages_that_nobody_named(model, tmp_path):
 
 
 def load_once(path):
-    return LOADED.setdefault(path, load(path))
+    if path not in LOADED:
+        LOADED[path] = load(path)
+    return LOADED[path]
 
 
 def test_it_translates_as_fairseq_does(model, lines, tmp_path):
@@ -255,11 +271,20 @@ def test_a_longer_text_than_the_table_is_not_cut(exported, lines):
     assert len(found.alignment) == len(found.tokens)
 
 
-@pytest.mark.parametrize("arch", ["abspos_transformer", "transformer"])
-def test_learned_positions_end_where_the_table_does(arch, tmp_path):
+LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+
+
+@pytest.mark.parametrize(
+    ("arch", "more"),
+    [
+        ("abspos_transformer", {}),
+        ("transformer", LEARNED),
+        ("floater_transformer", {"floater_parent": "abspos"}),
+    ],
+)
+def test_learned_positions_end_where_the_table_does(arch, more, tmp_path):
     table = {"max_source_positions": 16, "max_target_positions": 24}
-    learned = {"encoder_learned_pos": True, "decoder_learned_pos": True}
-    path = saved(tmp_path, arch, **table, **(learned if arch == "transformer" else {}))
+    path = saved(tmp_path, arch, **table, **more)
     own = load(path, moses=False)
     assert own.longest == 15
     (found,) = own.translate(["a b c " * 15])
@@ -292,3 +317,16 @@ def test_fairseqs_own_hub_interface(model, lines):
     )
     expected = [one.text for one in load_once(model).translate(lines[:3], max_len_a=0)]
     assert hub.translate(lines[:3], beam=4) == expected
+
+
+def test_learned_targets_alone_have_an_end(tmp_path):
+    """fairseq's sinusoids in the encoder have none."""
+    table = {"max_source_positions": 16, "max_target_positions": 24}
+    own = load(saved(tmp_path, "transformer", decoder_learned_pos=True, **table), moses=False)
+    assert own.longest == 23
+
+
+def test_an_exported_model_knows_its_languages(exported):
+    result = cape("translate", exported, "--source-lang", "de", "--target-lang", "en", check=False)
+    assert result.returncode == 2
+    assert "knows its languages and words; leave out --source-lang" in result.stderr

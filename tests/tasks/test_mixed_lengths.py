@@ -6,7 +6,10 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq import options as fairseq_options
 from fairseq.data import LanguagePairDataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks import setup_task
 from omegaconf import OmegaConf
 
 from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, Sentences
@@ -67,26 +70,39 @@ def test_a_resumed_run_goes_on_exactly(data_bin, tmp_path, frequency):
     assert len(set(whole)) > 20
 
 
+def test_options_that_make_no_sense_end_the_training(data_bin, tmp_path):
+    arguments = train_arguments(data_bin, tmp_path / "run", "sinpos_transformer_tiny", 2)
+    given = ("--task", "stacked_translation", "--stack-probability", "1.5")
+    result = run(fairseq_command("train", *arguments, *given), check=False)
+    assert result.returncode != 0
+    message = "--stack-probability is 1.5, but it must be above 0 and at most 1"
+    assert message in result.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--stack-probability", "1.5"), "--stack-probability is 1.5, but it must be above 0"),
         (("--stack-probability", "0"), "--stack-probability is 0.0, but it must be above 0"),
         (("--stack-probability", "0.5", "--stack-max-tokens", "0"), "--stack-max-tokens is 0"),
         (("--stack-probability", "0.5", "--stack-from-epoch", "0"), "--stack-from-epoch is 0"),
         (
             ("--stack-probability", "0.5", "--stack-sentences", "3"),
-            "--stack-sentences does not go with --stack-probability",
+            "--stack-sentences is 3, but it must be left out with --stack-probability",
         ),
+        (
+            ("--stack-max-tokens", "200"),
+            "--stack-max-tokens is 200, but it must be left out without --stack-probability",
+        ),
+        (("--stack-from-epoch", "2"), "--stack-from-epoch is 2, but it must be left out without"),
         (("--truncate-source",), "--truncate-source does not work with stacked sentences"),
     ],
 )
 def test_options_that_make_no_sense(data_bin, tmp_path, options, message):
     arguments = train_arguments(data_bin, tmp_path / "run", "sinpos_transformer_tiny", 2)
-    command = fairseq_command("train", *arguments, "--task", "stacked_translation", *options)
-    result = run(command, check=False)
-    assert result.returncode != 0
-    assert message in result.stderr.splitlines()[-1]
+    words = [str(word) for word in (*arguments, "--task", "stacked_translation", *options)]
+    parsed = fairseq_options.parse_args_and_arch(fairseq_options.get_training_parser(), words)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        setup_task(convert_namespace_to_omegaconf(parsed).task)
 
 
 def test_batches_can_be_read_by_a_process_that_was_not_forked():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import os
@@ -161,8 +160,7 @@ def extract(archive: Path, members: list[str], folder: Path) -> list[Path]:
 
 def discard(paths: list[Path]) -> None:
     for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def contents(archive: Path, names: set[str]) -> Iterator[tuple[str, IO[bytes]]]:

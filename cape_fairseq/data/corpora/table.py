@@ -44,7 +44,6 @@ class Corpus:
     normalize: bool = True  # punctuation of the training text; of test sets the apostrophe only
     hyphens: bool = True  # are split at
     join_tests: bool = False  # all tests are one set, as IWSLT's
-    note: str = field(default="", compare=False)
     # What papers say of it: alpha, training pairs.
     published: Mapping[str, float] = field(default_factory=dict, compare=False)
 
@@ -100,7 +99,7 @@ CORPORA = {
         merges=32_764,
         longest=80,
         unit="words",
-        note="CAPE, Table 2 (the recipe of ADMIN)",
+        # CAPE, Table 2 (the recipe of ADMIN)
         published={"alpha": 1.0337},
     ),
     "wmt14_en_fr": Corpus(
@@ -121,7 +120,7 @@ CORPORA = {
         merges=40_000,
         longest=250,
         ratio=1.5,
-        note="CAPE, Table 2; FLOATER, Table 2",
+        # CAPE, Table 2; FLOATER, Table 2
         published={"alpha": 1.1632},
     ),
     "wmt16_en_de": Corpus(
@@ -154,7 +153,7 @@ CORPORA = {
         unit="words",
         normalize=False,
         hyphens=False,
-        note="SHAPE, Tables 1, 2, 5 and 7 (the preparation of Ott et al. 2018)",
+        # SHAPE, Tables 1, 2, 5 and 7 (the preparation of Ott et al. 2018)
         published={"pairs": 4_500_000},
     ),
     "iwslt14_de_en": Corpus(
@@ -176,7 +175,7 @@ CORPORA = {
         normalize=False,
         hyphens=False,
         join_tests=True,
-        note="as fairseq's example prepares it",
+        # as fairseq's example prepares it
     ),
     "multi30k_en_de": Corpus(
         "en",
@@ -185,7 +184,7 @@ CORPORA = {
         valid=(multi30k("val"),),
         test=(multi30k("test_2016_flickr"),),
         merges=4_000,
-        note="captions, for a small machine",
+        # captions, for a small machine
     ),
 }
 # FLOATER takes fairseq's own preparation (its prepare-wmt14en2de.sh --icml17), which keeps long
@@ -203,6 +202,6 @@ CORPORA["wmt14_250_en_de"] = replace(
     longest=250,
     ratio=1.5,
     unit="subwords",
-    note="FLOATER, Tables 2 and 6, Figure 2",
+    # FLOATER, Tables 2 and 6, Figure 2
     published={},
 )

@@ -24,12 +24,12 @@ class Evaluation:
     data_bin: Path
     source: str
     target: str
-    subset: str = "test"
-    bpe_codes: Path | None = None
-    min_tokens: int = 300
-    edges: str = "shape"
-    detokenize: bool = False
-    max_tokens: int = 4096
+    subset: str
+    bpe_codes: Path | None
+    min_tokens: int
+    edges: str
+    detokenize: bool
+    max_tokens: int
 
     def __post_init__(self) -> None:
         """

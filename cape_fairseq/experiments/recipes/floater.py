@@ -18,18 +18,18 @@ from cape_fairseq.experiments.steps import Model, Text
 class Protocol:
     """What a user chooses; see ``cape-fairseq floater --help``."""
 
-    data_bin: Path | None = None
-    source: str = "en"
-    target: str = "de"
-    size: str = "_tiny"
-    lr: float = 4e-3
-    warmup: int = 200
-    plain_updates: int = 600
-    updates: int = 300
-    average: int = 5
-    compare: bool = False
-    seed: int = 1
-    more: tuple[str, ...] = ()
+    data_bin: Path | None
+    source: str
+    target: str
+    size: str
+    lr: float
+    warmup: int
+    plain_updates: int
+    updates: int
+    average: int
+    compare: bool
+    seed: int
+    more: tuple[str, ...]
 
     def __post_init__(self) -> None:
         if self.updates < self.average:

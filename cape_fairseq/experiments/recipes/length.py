@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cape_fairseq.experiments import corpora, steps
-from cape_fairseq.experiments.jobs import Job, Plan, command, last_of
+from cape_fairseq.experiments.jobs import Command, Job, Plan, command, last_of
 from cape_fairseq.experiments.recipes import length_rows
 from cape_fairseq.experiments.recipes.length_rows import Row
 from cape_fairseq.experiments.recipes.settings import (
@@ -16,36 +17,45 @@ from cape_fairseq.experiments.recipes.settings import (
     QUICK,
     QUICK_STACK,
     QUICK_UPDATES,
-    TUNING,
     check_stacks,
     longest,
     positions,
     splits,
     stacks,
+    tuning,
+    warm_up,
 )
 from cape_fairseq.experiments.steps import Model, Text
 
-SEEDS = (1, 10000001, 20000001)
+SEED_STEP = 10_000_000  # fairseq seeds update n with seed + n
+
+
+def seeds(given: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """The seeds of ``--seeds``: one number below 100 is how many (3); others are the seeds."""
+    count, *others = given or (3,)
+    return given if others or count >= 100 else tuple(1 + SEED_STEP * n for n in range(count))
 
 
 @dataclass(frozen=True)
 class Lengths:
     """What a user chooses; see ``cape-fairseq lengths --help``."""
 
-    data: Path | None = None
-    source: str = "en"
-    target: str = "de"
-    train: str = "train"
-    valid: str = "valid"
-    test: str = "test"
-    rows: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = SEEDS
-    max_update: int = 0
-    tune_update: int = 0
-    stack: int = 0
-    mix_from: int = 3
-    bpe: int = 4000
-    own: tuple[str, ...] = ()
+    data: Path | None
+    source: str
+    target: str
+    train: str
+    valid: str
+    test: str
+    rows: tuple[str, ...]
+    seeds: tuple[int, ...]
+    max_update: int
+    tune_update: int
+    stack: int
+    mix_from: int
+    bpe: int
+    own: tuple[str, ...]
+    size: str
+    more: tuple[str, ...]
 
     @property
     def updates(self) -> int:
@@ -58,13 +68,14 @@ class Lengths:
 
     @property
     def tokens(self) -> int:
-        """Of a stack that is tested on, and that rows which are mixed from the begin train on."""
+        """Of a stack that is tested on, and that rows with stacks in their only training have."""
         return self.stack or (300 if self.data else QUICK_STACK)
 
     @property
     def options(self) -> tuple[str, ...]:
         """Of fairseq-train, for all rows: they take the stacks of training, and of the test."""
         own = OWN if self.data else QUICK
+        own = (*own, *warm_up(own, self.updates), *self.more)
         most = min(4 * self.tokens, last_of(own, "--max-tokens"))
         return (*own, *(positions(most) if 3 * self.tokens >= LONGEST else ()))
 
@@ -96,9 +107,10 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     trained_on = length_rows.tuning_stack(wanted.tokens)
     check_stacks(f"--stack {wanted.tokens}", trained_on, wanted.options)
     text, settings = data(plan, wanted)
-    text = corpora.checked(plan, text, longest(wanted.options), wanted.tokens)
+    stacked = ("--stack", wanted.tokens, *mixing(wanted, names))
+    text = corpora.checked(plan, text, longest(wanted.options), command(stacked))
     found = []
-    for seed in wanted.seeds:
+    for seed in seeds(wanted.seeds):
         for name in names:
             model = trained(plan, wanted, text, name, seed)
             found.append(test(plan, model, text, wanted))
@@ -108,15 +120,26 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     return f"{settings}, {wanted.updates}+{wanted.further} updates"
 
 
+def mixing(wanted: Lengths, names: Iterable[str]) -> Command:
+    """Of check-lengths: when rows that are trained once see stacks, if there are such."""
+    known = rows(wanted)
+    late = [name for name in names if (last_of(known[name].options, "--stack-from-epoch") or 1) > 1]
+    batches = ("--max-tokens", last_of(wanted.options, "--max-tokens"))
+    epoch = ("--stack-from-epoch", wanted.mix_from) if late else ()
+    return command(batches, "--max-update", wanted.updates, epoch)
+
+
 def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Model:
     """A row's model of a seed; the row that it goes on from before it."""
     row, parent = rows(wanted)[name], None
     limit: tuple[str, ...] = ("--max-update", str(wanted.updates))
     if row.parent:
         parent = trained(plan, wanted, text, row.parent, seed)
-        limit = command("--max-update", wanted.further, TUNING)
+        slower = tuning(wanted.more)
+        slower += warm_up(slower, wanted.further)
+        limit = command("--max-update", wanted.further, slower)
     options = command(
-        *("--arch", f"{row.model}_transformer_tiny", wanted.options),
+        *("--arch", f"{row.model}_transformer{wanted.size}", wanted.options),
         *(row.options, limit, "--seed", seed),
     )
     return steps.train(plan, f"{name}/{seed}", text, options, parent)

@@ -42,7 +42,7 @@ def rows(tokens: int, updates: int, mix_from: int) -> dict[str, Row]:
     """All rows by name.
 
     Args:
-        tokens: of a stack that is tested on, and that rows which are mixed from the begin train on.
+        tokens: of a stack that is tested on, and that rows with stacks in their only training have.
         updates: of a row that starts anew.
         mix_from: the epoch from which these rows see stacks.
     """
@@ -50,7 +50,7 @@ def rows(tokens: int, updates: int, mix_from: int) -> dict[str, Row]:
         **{name: Row(name) for name in ENCODINGS},
         "rope-cross": Row("rope_cross"),
         **shifted(tokens, updates),
-        **mixed_from_the_begin(mixed(tokens, mix_from)),
+        **mixed_from_the_start(mixed(tokens, mix_from)),
         **going_on(mixed(tuning_stack(tokens), from_epoch=1)),
     }
 
@@ -78,7 +78,7 @@ def shifted(tokens: int, updates: int) -> dict[str, Row]:
     }
 
 
-def mixed_from_the_begin(mix: tuple[str, ...]) -> dict[str, Row]:
+def mixed_from_the_start(mix: tuple[str, ...]) -> dict[str, Row]:
     """Stacks as soon as short text has been learned, within the budget of the other rows."""
     return {
         "sinpos-mixed": Row("sinpos", mix),

@@ -9,7 +9,7 @@ from cape_fairseq.data.parallel import check_pair
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import metric
 from cape_fairseq.experiments.corpora import raw_file
-from cape_fairseq.experiments.jobs import last_of
+from cape_fairseq.experiments.jobs import given, last_of
 from cape_fairseq.experiments.steps import GENERATE
 
 TINY = (
@@ -22,7 +22,7 @@ OWN = (*TINY, "--fast-dropout", "auto")  # of this project's models; fairseq's d
 # The quick start's corpus has short sentences and few words.
 QUICK = (*OWN, "--max-tokens", "2048", "--warmup-updates", "200")
 QUICK_UPDATES = 900
-QUICK_STACK = 100  # tokens: the longest sentences of test_long
+QUICK_STACK = 100  # tokens; the longest sentence of test_long has 90
 # Of a training that goes on from another one: half of the peak above.
 TUNING = ("--lr", "2e-3", "--warmup-updates", "100")
 # CAPE where word order is similar: real positions and a begin-of-sentence token on the source are
@@ -65,11 +65,34 @@ def check_stacks(given: str, trained_on: int, options: Sequence[str]) -> None:
         )
 
 
-def mixed(tokens: int, from_epoch: int, share: float = 0.5) -> tuple[str, ...]:
+def warm_up(options: Sequence[str], updates: int) -> tuple[str, ...]:
+    """A third of the updates at most, so that a short training reaches its peak, too."""
+    most = max(1, updates // 3)
+    usual = last_of(options, "--warmup-updates") or 0
+    return ("--warmup-updates", str(most)) if usual > most else ()
+
+
+def tuning(options: Sequence[str]) -> tuple[str, ...]:
+    """Half the peak of a training with these options of a user, and a short warm-up.
+
+    Raises:
+        UserError: its learning rate is no number.
+    """
+    peak = given(options, "--lr")
+    if peak is None:
+        return TUNING
+    try:
+        return (*TUNING, "--lr", f"{float(peak) / 2:g}")
+    except ValueError:
+        message = f"--lr is {peak}, and a training goes on at half of it; give it one number"
+        raise UserError(message) from None
+
+
+def mixed(tokens: int, from_epoch: int) -> tuple[str, ...]:
     """Training on some stacks of sentences, once short ones have been learned."""
     return (
         *("--task", "stacked_translation", "--stack-junction", "none"),
-        *("--stack-probability", str(share), "--stack-max-tokens", str(tokens)),
+        *("--stack-probability", "0.5", "--stack-max-tokens", str(tokens)),
         *("--stack-from-epoch", str(from_epoch)),
     )
 

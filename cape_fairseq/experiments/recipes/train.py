@@ -10,7 +10,7 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import splitter
 from cape_fairseq.experiments import corpora, steps
-from cape_fairseq.experiments.jobs import Job, Plan, command, given
+from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.recipes.settings import (
     NOT_CUT,
     OWN,
@@ -21,6 +21,7 @@ from cape_fairseq.experiments.recipes.settings import (
     mixed,
     positions,
     splits,
+    tuning,
 )
 from cape_fairseq.experiments.steps import Model
 
@@ -33,18 +34,18 @@ class Training:
     arch: str
     source: str
     target: str
-    train: str = "train"
-    valid: str = "val"
-    test: str = "test_2016_flickr"
-    bpe: int = 4000
-    max_update: int = 2200
-    select: str = "loss"
-    long: int = 0
-    long_from_epoch: int = 0
-    parent: str = ""
-    seed: int = 1
-    name: str = ""
-    more: tuple[str, ...] = ()
+    train: str
+    valid: str
+    test: str
+    bpe: int
+    max_update: int
+    select: str
+    long: int
+    long_from_epoch: int
+    parent: str
+    seed: int
+    name: str
+    more: tuple[str, ...]
 
     def selection(self) -> tuple[str, ...]:
         """What chooses the best checkpoint.
@@ -84,7 +85,8 @@ class Training:
     @property
     def learns(self) -> bool:
         """Whether positions are a table, which is as long in the first training as in the next."""
-        return self.arch.startswith("abspos_transformer")
+        names = (given(self.more, f"--{name}") for name in ("position-encoding", "floater-parent"))
+        return any((name or "").startswith("abspos") for name in (self.arch, *names))
 
     def started_from(self) -> Model | None:
         """The model of another run in the same folder."""
@@ -103,22 +105,6 @@ class Training:
         )
 
 
-def tuning(options: tuple[str, ...]) -> tuple[str, ...]:
-    """Half the peak of a training with these options, and a short warm-up.
-
-    Raises:
-        UserError: its learning rate is no number.
-    """
-    peak = given(options, "--lr")
-    if peak is None:
-        return TUNING
-    try:
-        return (*TUNING, "--lr", f"{float(peak) / 2:g}")
-    except ValueError:
-        message = f"--lr is {peak}, and --long goes on at half of it; give it one number"
-        raise UserError(message) from None
-
-
 def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     """All jobs -> what identifies the data.
 
@@ -132,7 +118,10 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
     stages = wanted.stages()
     most = min(longest(stage.options()) for stage in stages)
-    text = corpora.checked(plan, text, most)
+    late = ("--stack-from-epoch", wanted.long_from_epoch) if wanted.long_from_epoch else ()
+    batches = ("--max-tokens", last_of(wanted.options(), "--max-tokens"))
+    limit = ("--max-update", wanted.max_update)
+    text = corpora.checked(plan, text, most, command(batches, limit, late))
     # Outputs have the test set's name, if nothing else in the run has it.
     name = wanted.test if wanted.test not in ("train", "training", "score", "table") else "test"
     known = replace(text, references={name: text.references["test"]})

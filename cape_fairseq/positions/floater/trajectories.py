@@ -172,7 +172,10 @@ class Trajectories(nn.Module):
 
     def _apply(self, *args, **kwargs) -> Trajectories:
         self.solved = None  # it would stay on the old device
-        return super()._apply(*args, **kwargs)
+        scale = self.lr_scale
+        super()._apply(*args, **kwargs)
+        self.lr_scale = scale.to(self.lr_scale.device)  # half precision would round it
+        return self
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)

@@ -6,10 +6,8 @@ query sees of a key (Eq. 4) and in what it takes from it (Eq. 3).
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def clipped_distances(queries: int, keys: int, max_distance: int, device: torch.device) -> Tensor:
@@ -43,5 +41,4 @@ def pairwise_sums(weights: Tensor, table: Tensor) -> Tensor:
 def init_table(max_distance: int, dim: int) -> Tensor:
     """Initial table [2k + 1, D], uniform as Glorot and Bengio (2010) have it for a matrix of that
     size."""
-    limit = math.sqrt(6 / (2 * max_distance + 1 + dim))
-    return torch.empty(2 * max_distance + 1, dim).uniform_(-limit, limit)
+    return nn.init.xavier_uniform_(torch.empty(2 * max_distance + 1, dim))

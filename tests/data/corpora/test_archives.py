@@ -143,7 +143,7 @@ class Server(BaseHTTPRequestHandler):
 def test_a_download_that_was_cut_off_goes_on(tmp_path, ranges):
     handler = type("Handler", (Server,), {"cut": 60_000, "ranges": ranges, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     get = partial(download, f"http://127.0.0.1:{server.server_port}/x.tgz", tmp_path / "x.tgz")
     try:
         with pytest.raises(UserError, match="ended early; start again to go on from 60,000 bytes"):
@@ -164,7 +164,7 @@ def test_a_download_that_was_cut_off_goes_on(tmp_path, ranges):
 def test_a_download_that_has_all_bytes_is_taken_unless_it_has_more(tmp_path, size, asked):
     handler = type("Handler", (Server,), {"asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     (tmp_path / "x.tgz.part").write_bytes((Server.content + b"x")[:size])
     try:
         download(f"http://127.0.0.1:{server.server_port}/x.tgz", tmp_path / "x.tgz")

@@ -16,7 +16,7 @@ from cape_fairseq.data.corpora.stand_in import build_archives, lines, pack
 from cape_fairseq.data.corpora.table import CORPORA
 from cape_fairseq.errors import UserError
 from tests.data.corpora.prepared import prepare
-from tests.support import run
+from tests.support import cape, run
 
 
 @pytest.fixture
@@ -180,3 +180,17 @@ def test_a_failing_preprocess_ends_in_a_sentence_and_leaves_no_data(tmp_path):
     with pytest.raises(UserError, match=r"fairseq-preprocess failed: .*train\.(en|de)"):
         binarizing.binarize(tmp_path / "bpe", ["test"], ("en", "de"), tmp_path / "data-bin", 1)
     assert not (tmp_path / "data-bin").exists()
+
+
+@pytest.mark.usefixtures("forked_preprocess")
+def test_the_commands_that_prepare(tmp_path):
+    cape("stand-ins", "multi30k_en_de", tmp_path / "archives", "--train", 40, "--test", 5)
+    again = cape("stand-ins", "multi30k_en_de", tmp_path / "archives", check=False)
+    assert again.returncode == 1
+    assert "is there already; choose a new folder" in again.stderr
+    where = ("--out", tmp_path / "out", "--archives", tmp_path / "archives")
+    printed = cape("prepare-corpus", "multi30k_en_de", *where, "--workers", 1, "--limit", 20)
+    assert ["extract", "train", "20"] in [line.split() for line in printed.stdout.splitlines()]
+    assert "alpha is " in printed.stdout
+    cape("toy-corpus", tmp_path / "toy", "--seed", 3)
+    assert len((tmp_path / "toy" / "test_long.de").read_text().splitlines()) == 300
