@@ -47,13 +47,15 @@ def add(parser: ArgumentParser) -> None:
         )
         way.add_argument("--source-lang", default="en", help="for abbreviations (en)")
         way.add_argument("--target-lang", default="en", help="for abbreviations (en)")
+    from cape_fairseq.data.derived import BINS
+
     bins = command("short-to-long", files=False)
     bins.add_argument("out", type=Path, metavar="FOLDER")
     bins.add_argument(
         "--edges",
         nargs="+",
-        default=["80", "100", "120", "140", "inf"],
-        help="of the test bins; shorter than the first is for training (80 100 120 140 inf)",
+        default=BINS,
+        help=f"of the test bins; shorter than the first is for training ({' '.join(BINS)})",
     )
     sample = command("sample")
     sample.add_argument("--pairs", type=positive, default=10_000, help="how many (10000)")
@@ -129,6 +131,7 @@ def short_to_long(args: Namespace, read, segment):
 
 
 WAYS = """\
+clean          leave out pairs with an empty side
 filter         leave out pairs with a side of more than N tokens (SHAPE, Extrapolate)
 concat         join n neighbours with a separator, never across documents (SHAPE, Interpolate)
 short-to-long  short pairs to train on, long ones in bins to test on (FLOATER, section 4.3)

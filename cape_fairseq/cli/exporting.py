@@ -29,6 +29,8 @@ def add_settings(parser: ArgumentParser) -> None:
     parser.add_argument("--no-normalize", action="store_true", help="leave punctuation as it is")
     dashes = "do not split words at hyphens"
     parser.add_argument("--no-aggressive-dashes", action="store_true", help=dashes)
+    books = "make accents, hyphens and marks plain first, as tokenize does"
+    parser.add_argument("--books", action="store_true", help=books)
     separator = "what stands between the sentences of an example (nothing)"
     parser.add_argument("--separator", default="", metavar="TOKEN", help=separator)
 
@@ -45,6 +47,7 @@ def text_settings(args: Namespace) -> Found:
         normalize=not args.no_normalize,
         aggressive=not args.no_aggressive_dashes,
         separator=args.separator,
+        books=args.books,
     )
     for language in {args.source_lang, args.target_lang}:
         name = f"dict.{language}.txt"

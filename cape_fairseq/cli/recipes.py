@@ -131,7 +131,7 @@ def add_lengths(parser: ArgumentParser) -> None:
     own += "starts anew, or from the best checkpoint of its seed in another row; may be repeated"
     described = '"NAME=MODEL [--from ROW] [OPTIONS]"'
     parser.add_argument("--own", action="append", default=[], metavar=described, help=own)
-    many = "how many, or the seeds themselves: 3 is 1 10000001 20000001 (3)"
+    many = "how many, if one number below 100, else the seeds (3, that is 1 10000001 20000001)"
     parser.add_argument("--seeds", type=numbers, default=(), metavar='"N ..."', help=many)
     parser.add_argument("--size", default="_tiny", help="of the architectures (_tiny)")
     parser.add_argument("--max-update", type=positive, default=0, help="(900; with --data 8000)")

@@ -34,32 +34,44 @@ def check(args: Namespace) -> Found:
     return Found([Rows(["source", "target", "lines each"], found)])
 
 
-def add_lengths(parser: ArgumentParser) -> None:
+def add_data(parser: ArgumentParser) -> None:
     parser.add_argument("data_bin", type=Path, metavar="DATA-BIN")
     parser.add_argument("--source-lang", required=True, metavar="LANG")
     parser.add_argument("--target-lang", required=True, metavar="LANG")
+
+
+def add_lengths(parser: ArgumentParser) -> None:
+    add_data(parser)
     parser.add_argument(
         "--longest", type=positive, required=True, help="tokens that models take, with an end mark"
     )
     parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
-    batch = "of a batch: say how many updates an epoch has"
-    parser.add_argument("--max-tokens", type=positive, help=batch)
-    parser.add_argument("--max-update", type=positive, help="of the training (no limit)")
-    late = "the epoch from which it sees stacks (1); refused if it ends before"
-    parser.add_argument("--stack-from-epoch", type=positive, default=1, metavar="E", help=late)
 
 
 def check_lengths(args: Namespace) -> Found:
     from cape_fairseq.evaluation import text_lengths as tool
 
     languages = args.source_lang, args.target_lang
-    if bool(args.max_tokens) != bool(args.max_update):
-        raise UsageError("--max-tokens and --max-update belong together; give both")
-    training = None
-    if args.max_tokens:
-        training = tool.Training(args.max_tokens, args.max_update, args.stack_from_epoch)
-    result = tool.measure(args.data_bin, languages, args.longest, args.stack, training)
+    result = tool.measure(args.data_bin, languages, args.longest, args.stack)
     return Found([tool.rows(result)], result)
+
+
+def add_epochs(parser: ArgumentParser) -> None:
+    add_data(parser)
+    update = "of an update: --max-tokens x GPUs x --update-freq"
+    parser.add_argument("--update-tokens", type=positive, required=True, metavar="N", help=update)
+    parser.add_argument("--max-update", type=positive, required=True, help="of the training")
+    late = "the epoch of its first stacks; a training that ends before it is refused"
+    parser.add_argument("--stack-from-epoch", type=positive, required=True, metavar="E", help=late)
+
+
+def check_epochs(args: Namespace) -> Found:
+    from cape_fairseq.evaluation import text_lengths as tool
+
+    languages = args.source_lang, args.target_lang
+    limits = (args.update_tokens, args.max_update, args.stack_from_epoch)
+    result = tool.epochs(args.data_bin, languages, *limits)
+    return Found([tool.epoch_rows(result)], result)
 
 
 def add_tokenize(parser: ArgumentParser) -> None:
@@ -188,6 +200,12 @@ TOOLS = (
         "count tokens of binarized data, and check that they fit models and stacks",
         add_lengths,
         check_lengths,
+    ),
+    Tool(
+        "check-epochs",
+        "check that a training on binarized data comes to the epoch of its first stacks",
+        add_epochs,
+        check_epochs,
     ),
     Tool(
         "tokenize", "normalize punctuation and tokenize files as Moses does", add_tokenize, tokenize

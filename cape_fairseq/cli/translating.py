@@ -180,13 +180,16 @@ def documents(
         texts: list[str] = []
         found: list[Translation] = []
         with progress(args, "paragraphs") as bar:
-            for lines in read:  # all that have come are one batch
-                new = [line.text for line in lines]
-                done = run(new, search)
-                texts += new
-                found += done
-                yield lines, done
-                bar.update(len(lines))
+            for lines in read:
+                # All that have come are one batch; windows go from sentence to sentence anyway.
+                parts = [[line] for line in lines] if args.document == "windows" else [lines]
+                for part in parts:
+                    new = [line.text for line in part]
+                    done = run(new, search)
+                    texts += new
+                    found += done
+                    yield part, done
+                    bar.update(len(part))
         name = args.files[number] if args.files else "the document"
         before += len(texts)
         lost = loss(translator, texts, found)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from cape_fairseq.serving.results import Translation
 
 
-# Source tokens of a long line, and target tokens for one of them which are too few.
-LONG, FEW = 60, 0.4
+LONG = 60  # source tokens of a long line
+FEW = 0.4  # fewer target tokens for a source token are a short translation
 
 
 class Troubles:
@@ -54,9 +54,10 @@ class Troubles:
         if self.cut:
             say(f"the search ended at its limit of length in {listed(self.cut)}; --max-len-b")
         if self.short:
+            way = ": --document sentences" if self.longest else ""
             say(
                 f"few words for so long a source in {listed(self.short)}; a model that was trained "
-                "on sentences ends early in longer text: --document sentences"
+                f"on sentences ends early in longer text{way}"
             )
         if self.invalid:
             raise UserError(

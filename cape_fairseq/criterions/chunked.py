@@ -66,8 +66,8 @@ class ChunkedLoss(torch.autograd.Function):
             sums[2] += (picked == top).sum()
             if wanted:
                 slopes = exact_slopes if x.dtype == exact else half_slopes
-                taken = weight, t, small * all_words, large
-                d_features[part] = slopes(d_weight, exponentials, total, x, taken, by_onednn)
+                given = weight, t, small * all_words, large
+                d_features[part] = slopes(d_weight, exponentials, total, x, given, by_onednn)
         if wanted:
             d_weight -= small * features.sum(0, dtype=exact)  # every token, every word
             ctx.save_for_backward(d_features, d_weight)
@@ -89,18 +89,19 @@ class ChunkedLoss(torch.autograd.Function):
         return *scaled, None, None, None, None
 
 
-Taken = tuple[Tensor, Tensor, Tensor, float]  # weight, target, small * its sum, large
+# Weight [V, C], target [n], what smoothing takes from every token's gradient [C], and ``large``.
+Given = tuple[Tensor, Tensor, Tensor, float]
 
 
 def exact_slopes(
-    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, taken: Taken, by_onednn: bool
+    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, given: Given, by_onednn: bool
 ) -> Tensor:
-    """Gradients of a chunk: by its features, [n, C], less what smoothing gives to every word; by
-    the weight, [V, C], added to ``d_weight``.
+    """Gradients of a chunk: by its features, [n, C]; by the weight, [V, C], added to ``d_weight``
+    without what smoothing gives to every word.
 
     softmax W and softmax^T x come before the division, since they are smaller than the softmax.
     """
-    weight, target, every, large = taken
+    weight, target, every, large = given
     inner = product(exponentials, weight, by_onednn).div_(total.unsqueeze(1))
     inner -= every + large * weight[target]
     add_transposed_product(d_weight, exponentials, x / total.unsqueeze(1), by_onednn)
@@ -109,11 +110,11 @@ def exact_slopes(
 
 
 def half_slopes(
-    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, taken: Taken, _: bool
+    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, given: Given, _: bool
 ) -> Tensor:
     """:func:`exact_slopes` in half precision: the reference's share is taken off before anything is
     rounded, because a confident softmax is nearly equal to it."""
-    weight, target, every, large = taken
+    weight, target, every, large = given
     slope = exponentials.div_(total.unsqueeze(1))
     slope[torch.arange(len(target), device=target.device), target] -= large
     slope = slope.to(x.dtype)

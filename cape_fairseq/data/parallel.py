@@ -76,7 +76,7 @@ def check_pair(source: Path, target: Path) -> int:
             if NOTHING.fullmatch(line):
                 empty.append(number)
         if empty:
-            more = f", and so are {len(empty) - 1:,} more" if len(empty) > 1 else ""
+            more = f" (one of {len(empty):,} in this file)" if len(empty) > 1 else ""
             raise UserError(
                 f"{path}, line {empty[0]}: empty{more}; remove such lines from both sides, as "
                 "cape-fairseq derive clean does"

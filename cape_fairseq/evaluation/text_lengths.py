@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,8 @@ from cape_fairseq.models.source_scale import side_sizes
 SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 
 
-@dataclass(frozen=True)
-class Training:
-    """What tells when a training sees stacks; options of fairseq-train.
-
-    Attributes:
-        max_tokens: of a batch.
-        max_update: updates of the whole training.
-        stack_from_epoch: the first epoch with stacks.
-    """
-
-    max_tokens: int
-    max_update: int
-    stack_from_epoch: int = 1
-
-
 def measure(
-    data_bin: Path,
-    languages: tuple[str, str],
-    longest: int,
-    stack: int | None = None,
-    training: Training | None = None,
+    data_bin: Path, languages: tuple[str, str], longest: int, stack: int | None = None
 ) -> dict[str, Any]:
     """Count pairs and tokens, and check that models take all but training pairs, of which fairseq
     leaves out the longer ones.
@@ -46,16 +26,14 @@ def measure(
         languages: source and target.
         longest: tokens that models take, end marks counted.
         stack: target tokens of a stack of test text at least, end marks not counted.
-        training: what is to be trained.
 
     Returns:
         ``texts``, by split: ``pairs``, ``tokens`` of both sides, ``longest`` text of either side,
         end marks not counted, and how many pairs are ``too_long``; with ``stack`` the same of
-        ``stacks``. With ``training``: ``epoch``, how many updates an epoch has at least.
+        ``stacks``.
 
     Raises:
-        UserError: a split is missing; a pair or a stack is too long; there is no stack; the
-            training would end before it sees one.
+        UserError: a split is missing; a pair or a stack is too long; there is no stack.
     """
     found = {split: sizes(data_bin, split, languages) for split in SPLITS}
     for split in ("valid", "test"):
@@ -67,30 +45,41 @@ def measure(
                 f"the test set has {found['test'][1].sum():,} subwords in {languages[1]}, and a "
                 f"stack is to have {stack:,}; give a smaller --stack, or a longer test set"
             )
-        way = f"split its longest line, or give a --stack of {-(-longest // 3):,} or more"
-        refuse_long(found["stacks"], longest, "stack {:,} of the test set", way)
-    result = {"languages": languages, "texts": {k: summary(v, longest) for k, v in found.items()}}
-    if training:
-        result |= {"epoch": epoch(found["train"], longest, training), **asdict(training)}
-    return result
+        refuse_long(found["stacks"], longest, "stack {:,} of the test set")
+    return {"languages": languages, "texts": {k: summary(v, longest) for k, v in found.items()}}
 
 
-def epoch(tokens: np.ndarray, longest: int, training: Training) -> int:
-    """Updates that an epoch over [2, pairs] has at least: padding makes them more.
+def epochs(
+    data_bin: Path, languages: tuple[str, str], tokens: int, updates: int, first: int
+) -> dict[str, Any]:
+    """Check that a training comes to the epoch of its first stacks.
+
+    Args:
+        tokens: of an update, padding counted.
+        updates: of the whole training.
+        first: the epoch of the first stacks.
+
+    Returns:
+        ``epoch``: updates of an epoch, at least; the ``updates`` of the training and those
+        ``before`` the first stacks.
 
     Raises:
-        UserError: the training ends before its first stack.
+        UserError: it does not.
     """
-    each = tokens.max(0) + 1
-    updates = math.ceil(each[each <= longest].sum() / training.max_tokens)
-    before = updates * (training.stack_from_epoch - 1)
-    if before >= training.max_update:
+    epoch = math.ceil((sizes(data_bin, "train", languages).max(0) + 1).sum() / tokens)
+    before = epoch * (first - 1)
+    if before >= updates:
         raise UserError(
-            f"an epoch has {updates:,} updates or more, so that a training of "
-            f"{training.max_update:,} ends before epoch {training.stack_from_epoch}, which has the "
-            "first stacks; let them begin in an earlier epoch, or give a larger --max-update"
+            f"an epoch has {epoch:,} updates or more, so that a training of {updates:,} ends "
+            f"before epoch {first}, which has the first stacks; let them begin in an earlier one "
+            "(--mix-from, --long-from-epoch), or give a larger --max-update"
         )
-    return updates
+    return {"epoch": epoch, "updates": updates, "before": before}
+
+
+def epoch_rows(result: dict[str, Any]) -> Rows:
+    head = ["updates of an epoch, at least", "before the first stacks", "of the training"]
+    return Rows(head, [[f"{result[key]:,}" for key in ("epoch", "before", "updates")]])
 
 
 def sizes(data_bin: Path, split: str, languages: tuple[str, str]) -> np.ndarray:
@@ -117,9 +106,7 @@ def stacked(tokens: np.ndarray, least: int) -> np.ndarray:
     return np.array(counts, dtype=int).reshape(-1, 2).T
 
 
-def refuse_long(
-    tokens: np.ndarray, longest: int, name: str, way: str = "split it, or leave it out"
-) -> None:
+def refuse_long(tokens: np.ndarray, longest: int, name: str) -> None:
     """
     Raises:
         UserError: naming the first text of [2, texts] that models do not take.
@@ -129,7 +116,7 @@ def refuse_long(
     if len(over):
         raise UserError(
             f"{name.format(over[0] + 1)} has {longer[over[0]]:,} subwords, and models take "
-            f"{longest - 1:,}; {way} ({len(over):,} such in all)"
+            f"{longest - 1:,}; split it, or leave it out ({len(over):,} such in all)"
         )
 
 
@@ -149,10 +136,4 @@ def rows(result: dict[str, Any]) -> Rows:
         for name, v in result["texts"].items()
     ]
     notes = ["fairseq leaves out what is too long for a model."]
-    if "epoch" in result:
-        each, updates = result["epoch"], result["max_update"]
-        notes.append(
-            f"An epoch has {each:,} updates or more; {updates:,} updates are at most "
-            f"{updates / each:,.1f} epochs."
-        )
     return Rows(["texts", "pairs", *sides, "longest", "too long"], lines, notes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cape_fairseq.data.corpora.table import CORPORA
 from cape_fairseq.data.derived import BINS
-from cape_fairseq.experiments.jobs import Job, Plan, command
+from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.steps import Text, binarize
 
 STAND_IN_PAIRS = ("--train", "600", "--test", "40")
@@ -148,22 +149,46 @@ def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, me
     options = ("--source-lang", source, "--target-lang", target)
     ready = binarize(plan, "text/binarize", "data-bin", prefixes, options, made)
     references = {name: raw_file(splits[name], target) for name in names[2:]}
-    return Text("data-bin", ready, source, target, references, "text/codes")
+    return Text("data-bin", ready, source, target, references, "text/codes", ("--books",))
 
 
-def checked(plan: Plan, text: Text, longest: int, options: Sequence[str] = ()) -> Text:
+def checked(plan: Plan, text: Text, longest: int, stack: int | None = None) -> Text:
     """The text once its lengths are known to be right, before anything is trained.
 
     Args:
         longest: tokens that models take.
-        options: more of check-lengths.
+        stack: target tokens of a stack of the test set.
     """
     ready = "text/lengths.txt"
+    stacks = ("--stack", stack) if stack else ()
     words = command(
         *("cape-fairseq", "check-lengths", text.folder, text.languages),
-        *("--longest", longest, options),
+        *("--longest", longest, stacks),
     )
     plan.add(Job("text/lengths", (words,), (text.ready,), (ready,), stdout=ready))
+    return replace(text, ready=ready)
+
+
+def long_enough(plan: Plan, text: Text, options: Sequence[str], gpus: int = 0) -> Text:
+    """The text once it is known that a training comes to the epoch of its first stacks.
+
+    Args:
+        options: of fairseq-train, ``--max-update`` among them.
+        gpus: of the training.
+    """
+    first = last_of(options, "--stack-from-epoch") or 1
+    if first == 1:
+        return text
+    batches = max(map(int, re.findall(r"\d+", given(options, "--update-freq") or "1")))
+    tokens = last_of(options, "--max-tokens") * max(gpus, 1) * batches
+    updates = last_of(options, "--max-update")
+    ready = f"text/epochs-{tokens}-{updates}-{first}.txt"
+    words = command(
+        *("cape-fairseq", "check-epochs", text.folder, text.languages),
+        *("--update-tokens", tokens, "--max-update", updates, "--stack-from-epoch", first),
+    )
+    name = ready.removesuffix(".txt")
+    plan.add(Job(name, (words,), (text.ready,), (ready,), stdout=ready))
     return replace(text, ready=ready)
 
 

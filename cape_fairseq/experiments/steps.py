@@ -20,7 +20,7 @@ class Text:
         ready: a file that is there when the data are.
         references: original references by the name of the test set here; others have their own.
         codes: BPE codes.
-        options: of ``text-settings``, where text is not tokenized as the recipes do.
+        options: of ``text-settings``: how it is tokenized.
     """
 
     folder: str

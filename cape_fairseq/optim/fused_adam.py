@@ -14,7 +14,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor
 from torch.optim import AdamW
 
-from cape_fairseq.optim.radam import parse_betas
+from cape_fairseq.optim.radam import parse_betas, with_gradients
 
 
 class FusedAdam(AdamW):
@@ -26,12 +26,14 @@ class FusedAdam(AdamW):
     supports_flat_params = True  # --fp16 then updates one tensor
 
     def step(self, closure: Any = None) -> Any:
+        found = with_gradients(closure)
         groups = self.param_groups
         self.param_groups = [part for group in groups for part in self.by_steps(group)]
         try:
-            return super().step(closure)
+            super().step()
         finally:
             self.param_groups = groups
+        return found
 
     def by_steps(self, group: dict[str, Any]) -> list[dict[str, Any]]:
         """Parts of a group with equally many steps, each with torch's eps for fairseq's. (Layer

@@ -51,6 +51,7 @@ class RAdam(torch.optim.RAdam):
 
     def step(self, closure: Any = None) -> Any:
         """Each parameter waits by its own steps: layer drop, for instance, leaves some out."""
+        found = with_gradients(closure)
         waiting = [
             (parameter, parameter.detach().clone())
             for group in self.param_groups
@@ -58,7 +59,7 @@ class RAdam(torch.optim.RAdam):
             if parameter.grad is not None
             and not is_rectified(self.steps_done(parameter) + 1, group["betas"][1])
         ]
-        found = super().step(closure)
+        super().step()
         with torch.no_grad():
             for parameter, before in waiting:  # their averages stay
                 parameter.copy_(before)
@@ -67,6 +68,12 @@ class RAdam(torch.optim.RAdam):
     def steps_done(self, parameter: Tensor) -> int:
         state = self.state.get(parameter)
         return int(state["step"]) if state else 0
+
+
+def with_gradients(closure: Any) -> Any:
+    """What a closure of ``step`` finds; it makes the gradients."""
+    with torch.enable_grad():
+        return None if closure is None else closure()
 
 
 def is_rectified(step: int, beta2: float) -> bool:

@@ -21,7 +21,9 @@ class CAPE(Augmentation):
     log global_scale) for each sentence pair, the same on both sides, and one eps ~ U(-local_shift,
     local_shift) for each token. The mean is taken off, over real tokens only, if
     ``mean_normalize``, also in translation. Both sides take off the mean of the *source*: a
-    decoder cannot know the mean of a target that it is still writing.
+    decoder cannot know the mean of a target that it is still writing. (Without the mean, positions
+    begin with fairseq's first index f; the stack then takes f (lambda - 1) off, so that a stretch
+    leaves the first token where it is.)
     """
 
     is_random: ClassVar[bool] = True

@@ -109,8 +109,8 @@ class StackPositions:
             raise ValueError(
                 f"a sentence has {length} tokens, but learned positions end at "
                 f"{self.table}{shifted}"
-                f": train with a larger {self.limit}, or use another encoding; only abspos has "
-                "a limit"
+                f": train with a larger {self.limit}, or use another encoding; only learned "
+                "tables end"
             )
 
     def plain(self, padding_mask: Tensor) -> Tensor:

@@ -34,6 +34,8 @@ class TextSettings:
             does not add it itself (exported ones).
         max_positions: tokens, end mark included, that a table of positions has; 0 for no limit.
         separator: the token that training put between sentences; empty for none.
+        books: whether accents, hyphens and marks of typesetting were made plain before
+            (:func:`book_text`).
     """
 
     source: str
@@ -45,6 +47,7 @@ class TextSettings:
     source_bos: bool = False
     max_positions: int = 0
     separator: str = ""
+    books: bool = False
 
     @classmethod
     def read(cls, path: Path) -> TextSettings:
@@ -112,9 +115,9 @@ class Text:
         settings = self.settings
         if settings.moses:
             normalizer, tokenizer = self.moses[side]
-            if settings.normalize:
-                language = (settings.source, settings.target)[side]
-                line = training_text(book_text(line, language), normalizer)
+            if settings.books:
+                line = book_text(line, (settings.source, settings.target)[side])
+            line = training_text(line, normalizer) if settings.normalize else line
             line = tokenizer.tokenize(
                 line, aggressive_dash_splits=settings.aggressive, return_str=True
             )
@@ -136,11 +139,11 @@ class Text:
         """The raw text of a translation; line ends and other controls never are part of it."""
         line = " ".join(tokens)
         line = join_subwords(line) if self.bpe else line
-        if self.settings.moses:
-            line = closed_up(self.detokenizer.detokenize(line.split()), self.settings.target)
+        line = self.detokenizer.detokenize(line.split()) if self.settings.moses else line
+        line = closed_up(line, self.settings.target) if self.settings.books else line
         return " ".join(line.split())
 
     @property
     def space(self) -> str:
         """What stands between two sentences of a translation."""
-        return "" if self.settings.target in UNSPACED else " "
+        return "" if self.settings.books and self.settings.target in UNSPACED else " "

@@ -41,7 +41,11 @@ def test_good_pairs_are_counted(tmp_path):
         (b"a\n \nc\n", b"a\nb\nc\n", r"a.en, line 2: empty"),
         # Nothing of it is printed: Moses makes blanks of zero-width spaces and byte-order marks.
         (b"a\nb\n", "a\n\u200b \ufeff\n".encode(), r"a.de, line 2: empty"),
-        (b"a\nb\nc\n", b"\n\nc\n", r"a.de, line 1: empty, and so are 1 more; .*derive clean does"),
+        (
+            b"a\nb\nc\n",
+            b"\n\nc\n",
+            r"a.de, line 1: empty \(one of 2 in this file\); .*derive clean does",
+        ),
         (b"a\nb\n", b"a\n\xff\xfe\n", r"a.de, line 2: not UTF-8"),
         (b"", b"", r"have no lines"),
     ],

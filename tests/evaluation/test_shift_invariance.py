@@ -148,7 +148,9 @@ def test_checkpoints_however_they_were_stored(checkpoints, data_bin, tmp_path):
     def learned_targets(cfg):
         cfg["model"].decoder_learned_pos = True
 
-    with pytest.raises(UserError, match="must be given together"):
+    with pytest.raises(
+        UserError, match="must be given together: encoder and decoder have the same positions here"
+    ):
         load_shiftable(changed(checkpoints["transformer"], tmp_path, learned_targets), data_bin)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.text_lengths import Training, measure, rows
+from cape_fairseq.evaluation.text_lengths import epochs, measure
 from tests.support import cape
 
 
@@ -102,18 +102,20 @@ def test_the_command_prints_a_table_or_one_sentence(data_bin):
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_epochs_are_counted_and_stacks_must_come(data_bin):
+def test_a_training_must_come_to_its_first_stacks(data_bin):
     """A batch counts the longer side with its end mark."""
     sides = [tokens(data_bin, "train", language) for language in ("en", "de")]
     whole = sum(max(pair) + 1 for pair in zip(*sides, strict=True))
-    batch = (whole - 1) // 4  # four of them are not enough
-    found = measure(data_bin, ("en", "de"), 100, training=Training(batch, 10))
-    assert found["epoch"] == 5
-    assert "10 updates are at most 2.0 epochs" in rows(found).notes[-1]
-    measure(data_bin, ("en", "de"), 100, training=Training(batch, 11, 3))
+    update = (whole - 1) // 4  # four of them are not enough
+    found = epochs(data_bin, ("en", "de"), update, 11, 3)
+    assert found == {"epoch": 5, "updates": 11, "before": 10}
     with pytest.raises(UserError, match="5 updates or more, so that a training of 10 ends before"):
-        measure(data_bin, ("en", "de"), 100, training=Training(batch, 10, 3))
-    options = ("--source-lang", "en", "--target-lang", "de", "--longest", 100, "--max-tokens", 9)
-    result = cape("check-lengths", data_bin, *options, check=False)
-    assert result.returncode == 2
-    assert "--max-tokens and --max-update belong together" in result.stderr
+        epochs(data_bin, ("en", "de"), update, 10, 3)
+    options = ("--source-lang", "en", "--target-lang", "de", "--update-tokens", update)
+    options += ("--stack-from-epoch", 3, "--max-update")
+    assert cape("check-epochs", data_bin, *options, 11).stdout.splitlines()[1].split() == [
+        *("5", "10", "11")
+    ]
+    result = cape("check-epochs", data_bin, *options, 10, check=False)
+    assert result.returncode == 1
+    assert "(--mix-from, --long-from-epoch)" in result.stderr

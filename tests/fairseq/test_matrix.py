@@ -3,8 +3,8 @@
 Whatever stock fairseq can do with an option, our model must do, too. A plain sinpos model must even
 have the same losses and translations. (Left out is what fairseq itself cannot do here:
 --num-batch-buckets with today's NumPy, --diverse-beam-groups where sentences end at different
-lengths.) A part is in the suite; ``scripts/test.sh -m matrix`` runs every option with every
-encoding.
+lengths.) A part is in the suite; ``scripts/test.sh -m matrix`` runs every set of options with
+every encoding.
 """
 
 import re

@@ -88,7 +88,7 @@ def test_zero_augmentation_is_sinpos(encoding, training):
 
 
 @pytest.mark.parametrize(("encoding", "options"), variants())
-@pytest.mark.parametrize(("left", "left_target"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("left", "left_target"), [(True, False), (False, True), (True, True)])
 def test_steps_equal_the_parallel_pass(encoding, options, left, left_target):
     model = build(f"{encoding}_transformer_tiny", **options)
     source, target = batch(LENGTHS, left), targets(left_target)

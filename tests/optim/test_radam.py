@@ -5,7 +5,8 @@ import torch
 from omegaconf import OmegaConf
 
 from cape_fairseq.checkpoints.reading import read
-from cape_fairseq.optim.radam import FairseqRAdam, parse_betas
+from cape_fairseq.optim.fused_adam import FusedAdam
+from cape_fairseq.optim.radam import FairseqRAdam, RAdam, parse_betas
 from tests.support import train, train_losses
 
 
@@ -47,6 +48,24 @@ def test_each_parameter_waits_by_its_own_steps():
         optimizer.step()
         assert (float(one) == 0) == (t <= 5)
         assert (float(two) == 0) == (t <= 15)
+
+
+@pytest.mark.parametrize("kind", [RAdam, FusedAdam])
+def test_a_closure_makes_the_gradients(kind):
+    """They are not there before; the sixth step is the first of RAdam's that moves anything."""
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = kind([parameter], lr=0.1, betas=(0.9, 0.98))
+
+    def closure():
+        optimizer.zero_grad()
+        loss = parameter.sum()
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure)) for _ in range(7)]
+    still = 6 if kind is RAdam else 1
+    assert losses[:still] == [1.0] * still
+    assert losses[still] < 1
 
 
 @pytest.mark.parametrize("betas", ["(0.9, 0.98)", "0.9,0.98", [0.9, 0.98], (0.9, 0.98)])

@@ -1,4 +1,4 @@
-"""Files of checkpoints where there is no room: tried again from the begin; the old one stays."""
+"""Files of checkpoints where there is no room: tried again from the start; the old one stays."""
 
 import errno
 import shutil

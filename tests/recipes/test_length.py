@@ -9,6 +9,9 @@ from fairseq.models import build_model
 from fairseq.options import get_training_parser, parse_args_and_arch
 
 import cape_fairseq.tasks  # noqa: F401  (registers them)
+from cape_fairseq.experiments import corpora, engine
+from cape_fairseq.experiments.jobs import Plan
+from cape_fairseq.experiments.steps import Text
 from cape_fairseq.experiments.training import TrainingRun
 from cape_fairseq.models import source_scale
 from tests.recipes.support import write_corpus
@@ -81,6 +84,9 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
             for text in ("cape", "mine=", "mine=cape --from", "a/b=cape", "mine=cape 'open")
         ),
         (("--nonsense",), 2, "unrecognized arguments: --nonsense"),
+        (("--", "--max-update", "9"), 1, "--max-update does not stand after --; give --max-update"),
+        (("--", "--seed=9"), 1, "--seed does not stand after --; give --seeds before it"),
+        (("--", "--arch", "x"), 1, "--arch does not stand after --; give --size, or --own"),
     ],
 )
 def test_bad_options_are_one_sentence(tmp_path, options, status, message):
@@ -141,7 +147,7 @@ def test_options_for_all_rows():
 
 
 @pytest.mark.parametrize(
-    ("updates", "expected"), [((), ("200", "100")), ((300, 50), ("100", "16"))]
+    ("updates", "expected"), [((), ("200", "100")), ((300, 50), ("150", "25"))]
 )
 def test_a_short_training_comes_to_its_peak(updates, expected):
     options = zip(("--max-update", "--tune-update"), updates, strict=False)
@@ -167,16 +173,55 @@ def test_fairseq_accepts_every_row(tool, tmp_path, monkeypatch):
         more = words[words.index("--") + 2 :]
         command = TrainingRun(tmp_path / words[2], [str(tmp_path), *more], None).command()
         parsed = parse_args_and_arch(get_training_parser(), command[3:])
-        assert build_model(parsed, ToyTask()).encoder.positions
+        model = build_model(parsed, ToyTask())
+        row = words[2].split("/")[0].replace("_", "-")
+        known = [name for name in ENCODINGS if row.startswith(name)]
+        assert model.cfg.position_encoding in (known or ["sinpos"])  # randpos has sinusoids
 
 
 def test_the_epoch_of_the_first_stacks_is_looked_at_before():
-    def checked(row):
-        lines = cape("lengths", "--rows", row, "--seeds", 1, "--dry-run").stdout.splitlines()
-        return next(line for line in lines if " check-lengths " in line)
+    """Of rows that have one, and by nobody else: others do not wait for it."""
 
-    assert "--max-tokens 2048 --max-update 900 --stack-from-epoch 3" in checked("rope-cross-mixed")
-    assert "--stack-from-epoch" not in checked("rope-cross-tuned-mixed")  # at once
+    def checked(*options):
+        lines = cape("lengths", "--seeds", 1, *options, "--dry-run").stdout.splitlines()
+        return [line for line in lines if " check-epochs " in line]
+
+    late = ("--rows", "sinpos rope-cross-mixed")
+    (line,) = checked(*late)
+    assert "--update-tokens 2048 --max-update 900 --stack-from-epoch 3 >" in line
+    assert checked("--rows", "rope-cross-tuned-mixed sinpos") == []
+    own = "late=sinpos --task stacked_translation --stack-probability 0.5 --stack-from-epoch 9"
+    assert "--stack-from-epoch 9 >" in checked("--rows", "sinpos", "--own", own)[0]
+
+
+def test_an_update_has_the_tokens_of_all_batches():
+    plan, text = Plan(), Text("data-bin", "ready", "en", "de", {})
+    options = ("--max-tokens", "4096", "--max-update", "5000", "--stack-from-epoch", "3")
+    given = corpora.long_enough(plan, text, (*options, "--update-freq", "1,4"), gpus=2)
+    assert given.ready == plan.jobs[0].outputs[0]
+    words = plan.jobs[0].commands[0]
+    assert words[words.index("--update-tokens") + 1] == str(4096 * 2 * 4)
+    assert corpora.long_enough(plan, text, options[:4]) == text
+
+
+def test_options_of_a_user_and_of_a_row_win():
+    own = ("--own", "soft=cape --from sinpos --lr 3e-4")
+    more = ("--", "--warmup-updates", 30, "--max-source-positions", 5000)
+    options = ("--seeds", 1, "--rows", "sinpos", *own, "--stack", 400, "--dry-run", *more)
+    lines = cape("lengths", *options).stdout.splitlines()
+    plain, soft = (line for line in lines if " train-run " in line)
+    assert last(soft, "--lr") == "3e-4"
+    assert last(plain, "--warmup-updates") == "30"
+    assert last(plain, "--max-source-positions") == "5000"
+
+
+def test_a_folder_has_one_size_and_one_set_of_options(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(engine, "run", lambda plan, out, machine, settings: told.append(settings))
+    for more in ((), ("--size", "_iwslt_de_en"), ("--", "--dropout", "0.3")):
+        cape("lengths", "--rows", "sinpos", "--seeds", 1, "--out", tmp_path, *more)
+    assert told[0].endswith("900+300 updates")
+    assert told[1:] == [f"{told[0]}, _iwslt_de_en", f"{told[0]}, --dropout 0.3"]
 
 
 def test_tuned_rows_start_from_a_row_of_their_seed():

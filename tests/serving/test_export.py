@@ -205,8 +205,9 @@ def test_settings_are_what_the_options_say(tmp_path):
         (("--no-normalize",), {"normalize": False}),
         (("--no-aggressive-dashes",), {"aggressive": False}),
         (("--separator", "<sep>"), {"separator": "<sep>"}),
+        (("--books",), {"books": True}),
     ):
         cape("text-settings", tmp_path / "out", *where, *options)
         found = json.loads((tmp_path / "out" / "text.json").read_text())
-        usual = {"normalize": True, "aggressive": True, "separator": "", "moses": True}
+        usual = {"normalize": True, "aggressive": True, "separator": "", "books": False}
         assert {name: found[name] for name in usual} == {**usual, **changed}

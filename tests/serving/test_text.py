@@ -154,7 +154,7 @@ def test_documents_by_sentences(tmp_path):
 def test_a_document_is_translated_in_batches(tmp_path, monkeypatch):
     """All paragraphs that have come, not one after another; Chinese sentences without a space."""
     (tmp_path / "in").write_text("他走了。她笑了。\n好。\n" * 10, encoding="utf-8")
-    own = translator(tmp_path, source="zh", target="zh")
+    own = translator(tmp_path, source="zh", target="zh", books=True)
     monkeypatch.setattr(translating, "loaded", lambda args: own)
     printed = cape("translate", "MODEL", tmp_path / "in", "--document", "sentences").stdout
     assert printed == "他走了。她笑了。\n好。\n" * 10
@@ -188,7 +188,9 @@ def test_sentences():
 
 
 def test_raw_text_of_any_origin_is_normalized(tmp_path):
-    text = Text(TextSettings("de", "zh"), tmp_path)
+    plain = Text(TextSettings("de", "zh"), tmp_path)  # of a model that was trained otherwise
+    assert plain.target("他走了。") == ["他走了。"]
+    text = Text(TextSettings("de", "zh", books=True), tmp_path)
     assert text.source("fu\u0308r Donau\u00addampf") == ["für", "Donaudampf"]
     assert text.target("他走了。") == ["他走了", "。"]
     assert text.decode(["你好", "，", "世界", "！"]) == "你好，世界！"

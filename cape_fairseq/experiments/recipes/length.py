@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import corpora, steps
-from cape_fairseq.experiments.jobs import Command, Job, Plan, command, last_of
+from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.recipes import length_rows
 from cape_fairseq.experiments.recipes.length_rows import Row
 from cape_fairseq.experiments.recipes.settings import (
@@ -75,9 +75,19 @@ class Lengths:
     def options(self) -> tuple[str, ...]:
         """Of fairseq-train, for all rows: they take the stacks of training, and of the test."""
         own = OWN if self.data else QUICK
-        own = (*own, *warm_up(own, self.updates), *self.more)
-        most = min(4 * self.tokens, last_of(own, "--max-tokens"))
-        return (*own, *(positions(most) if 3 * self.tokens >= LONGEST else ()))
+        most = min(4 * self.tokens, last_of((*own, *self.more), "--max-tokens"))
+        room = positions(most) if 3 * self.tokens >= LONGEST else ()
+        return (*own, *warm_up(own, self.updates), *room, *self.more)
+
+    def check(self) -> None:
+        """
+        Raises:
+            UserError: what is the table's own is given to fairseq-train.
+        """
+        for option, own in (("--max-update", ""), ("--seed", "s"), ("--arch", "")):
+            if given(self.more, option) is not None:
+                name = "--size, or --own" if option == "--arch" else option + own
+                raise UserError(f"{option} does not stand after --; give {name} before it")
 
 
 def rows(wanted: Lengths) -> dict[str, Row]:
@@ -101,14 +111,18 @@ def data(plan: Plan, wanted: Lengths) -> tuple[Text, str]:
 
 
 def jobs(plan: Plan, wanted: Lengths) -> str:
-    """All jobs -> what identifies the data."""
+    """All jobs -> what identifies the data, and the rows' sizes and options.
+
+    Raises:
+        UserError: a row or an option makes no sense.
+    """
+    wanted.check()
     own = tuple(length_rows.parts(text)[0] for text in wanted.own)
     names = length_rows.chosen(rows(wanted), wanted.rows and (*wanted.rows, *own))
     trained_on = length_rows.tuning_stack(wanted.tokens)
     check_stacks(f"--stack {wanted.tokens}", trained_on, wanted.options)
     text, settings = data(plan, wanted)
-    stacked = ("--stack", wanted.tokens, *mixing(wanted, names))
-    text = corpora.checked(plan, text, longest(wanted.options), command(stacked))
+    text = corpora.checked(plan, text, longest(wanted.options), wanted.tokens)
     found = []
     for seed in seeds(wanted.seeds):
         for name in names:
@@ -117,31 +131,24 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     words = command("cape-fairseq", "length", ".", "--output", "length")
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
     plan.shown.append("length.txt")
-    return f"{settings}, {wanted.updates}+{wanted.further} updates"
-
-
-def mixing(wanted: Lengths, names: Iterable[str]) -> Command:
-    """Of check-lengths: when rows that are trained once see stacks, if there are such."""
-    known = rows(wanted)
-    late = [name for name in names if (last_of(known[name].options, "--stack-from-epoch") or 1) > 1]
-    batches = ("--max-tokens", last_of(wanted.options, "--max-tokens"))
-    epoch = ("--stack-from-epoch", wanted.mix_from) if late else ()
-    return command(batches, "--max-update", wanted.updates, epoch)
+    changed = [*([] if wanted.size == "_tiny" else [wanted.size]), *wanted.more]
+    budget = f"{settings}, {wanted.updates}+{wanted.further} updates"
+    return f"{budget}, {' '.join(changed)}" if changed else budget
 
 
 def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Model:
     """A row's model of a seed; the row that it goes on from before it."""
-    row, parent = rows(wanted)[name], None
-    limit: tuple[str, ...] = ("--max-update", str(wanted.updates))
+    row, parent, updates = rows(wanted)[name], None, wanted.updates
+    slower: tuple[str, ...] = ()
     if row.parent:
-        parent = trained(plan, wanted, text, row.parent, seed)
+        parent, updates = trained(plan, wanted, text, row.parent, seed), wanted.further
         slower = tuning(wanted.more)
-        slower += warm_up(slower, wanted.further)
-        limit = command("--max-update", wanted.further, slower)
+        slower += warm_up(slower, updates)
     options = command(
-        *("--arch", f"{row.model}_transformer{wanted.size}", wanted.options),
-        *(row.options, limit, "--seed", seed),
+        *("--arch", f"{row.model}_transformer{wanted.size}", wanted.options, slower),
+        *(row.options, "--max-update", updates, "--seed", seed),
     )
+    text = corpora.long_enough(plan, text, options)
     return steps.train(plan, f"{name}/{seed}", text, options, parent)
 
 

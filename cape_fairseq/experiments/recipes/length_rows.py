@@ -28,7 +28,7 @@ class Row:
     """What one row is trained with.
 
     Args:
-        model: the architecture is ``{model}_transformer_tiny``.
+        model: the architecture is ``{model}_transformer`` and the size.
         options: of fairseq-train, beside what all rows have.
         parent: the row of the same seed that it goes on from; empty where it starts anew.
     """

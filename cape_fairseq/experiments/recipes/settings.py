@@ -66,8 +66,8 @@ def check_stacks(given: str, trained_on: int, options: Sequence[str]) -> None:
 
 
 def warm_up(options: Sequence[str], updates: int) -> tuple[str, ...]:
-    """A third of the updates at most, so that a short training reaches its peak, too."""
-    most = max(1, updates // 3)
+    """Half of the updates at most, so that a short training reaches its peak, too."""
+    most = max(1, updates // 2)
     usual = last_of(options, "--warmup-updates") or 0
     return ("--warmup-updates", str(most)) if usual > most else ()
 

@@ -10,7 +10,7 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import splitter
 from cape_fairseq.experiments import corpora, steps
-from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
+from cape_fairseq.experiments.jobs import Job, Plan, command, given
 from cape_fairseq.experiments.recipes.settings import (
     NOT_CUT,
     OWN,
@@ -118,17 +118,15 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
     stages = wanted.stages()
     most = min(longest(stage.options()) for stage in stages)
-    late = ("--stack-from-epoch", wanted.long_from_epoch) if wanted.long_from_epoch else ()
-    batches = ("--max-tokens", last_of(wanted.options(), "--max-tokens"))
-    limit = ("--max-update", wanted.max_update)
-    text = corpora.checked(plan, text, most, command(batches, limit, late))
+    text = corpora.checked(plan, text, most)
     # Outputs have the test set's name, if nothing else in the run has it.
     name = wanted.test if wanted.test not in ("train", "training", "score", "table") else "test"
     known = replace(text, references={name: text.references["test"]})
     results = []
     for stage in stages:
         parent = stage.started_from()
-        model = steps.train(plan, stage.run, text, stage.options(), parent, gpus=gpus)
+        ready = corpora.long_enough(plan, text, stage.options(), gpus)
+        model = steps.train(plan, stage.run, ready, stage.options(), parent, gpus=gpus)
         beam = command("--beam", 4, NOT_CUT, positions(most))
         output = steps.translate(plan, model, text, "test", name, beam)
         results.append(steps.score(plan, model, known, [name], [output]))
