@@ -10,9 +10,7 @@ import pytest
 
 from cape_fairseq import load
 from cape_fairseq.checkpoints.reading import read, write
-from cape_fairseq.errors import UserError
 from cape_fairseq.serving.text import SETTINGS
-from tests.serving.support import saved
 from tests.support import cape, fairseq, run
 
 LOADED = {}
@@ -271,28 +269,6 @@ def test_a_longer_text_than_the_table_is_not_cut(exported, lines):
     assert len(found.alignment) == len(found.tokens)
 
 
-LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
-
-
-@pytest.mark.parametrize(
-    ("arch", "more"),
-    [
-        ("abspos_transformer", {}),
-        ("transformer", LEARNED),
-        ("floater_transformer", {"floater_parent": "abspos"}),
-    ],
-)
-def test_learned_positions_end_where_the_table_does(arch, more, tmp_path):
-    table = {"max_source_positions": 16, "max_target_positions": 24}
-    path = saved(tmp_path, arch, **table, **more)
-    own = load(path, moses=False)
-    assert own.longest == 15
-    (found,) = own.translate(["a b c " * 15])
-    assert (len(found.source_tokens), found.pieces) == (45, 3)
-    with pytest.raises(UserError, match="line 1 has 16 tokens, but the model takes 15"):
-        own.score(["a " * 16], ["a"])
-
-
 def test_an_ensemble_of_one_model_twice_is_that_model(model, lines, tmp_path):
     one = load_once(model).translate(lines[:4])
     two = load([model, model]).translate(lines[:4])
@@ -317,13 +293,6 @@ def test_fairseqs_own_hub_interface(model, lines):
     )
     expected = [one.text for one in load_once(model).translate(lines[:3], max_len_a=0)]
     assert hub.translate(lines[:3], beam=4) == expected
-
-
-def test_learned_targets_alone_have_an_end(tmp_path):
-    """fairseq's sinusoids in the encoder have none."""
-    table = {"max_source_positions": 16, "max_target_positions": 24}
-    own = load(saved(tmp_path, "transformer", decoder_learned_pos=True, **table), moses=False)
-    assert own.longest == 23
 
 
 def test_an_exported_model_knows_its_languages(exported):
