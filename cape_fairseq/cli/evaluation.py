@@ -71,7 +71,10 @@ def longest(number_or_data: str | None) -> int | None:
 def add_bleu(parser: ArgumentParser) -> None:
     parser.add_argument("systems", nargs="+", metavar="NAME=FILE", help="first the baseline")
     parser.add_argument(
-        "--edges", nargs="+", default=["shape"], help="of bins, or floater, or shape (shape)"
+        "--edges",
+        nargs="+",
+        default=["shape"],
+        help="edges of the bins, or a preset: floater, shape (shape)",
     )
     parser.add_argument(
         "--unit",

@@ -49,7 +49,9 @@ def quick_start(args: Namespace) -> Found:
 
 
 def add_train(parser: ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, help="SPLIT.LANG or SPLIT.LANG.gz")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with SPLIT.LANG or SPLIT.LANG.gz"
+    )
     parser.add_argument("--arch", required=True, help="cape_transformer_tiny, ...")
     add_languages(parser, required=True)
     add_splits(parser)
@@ -59,7 +61,12 @@ def add_train(parser: ArgumentParser) -> None:
         default=2200,
         help="(2200); with a larger one this training goes on, and that of --long starts anew",
     )
-    parser.add_argument("--select", choices=["loss", "bleu"], default="loss", help="(loss)")
+    parser.add_argument(
+        "--select",
+        choices=["loss", "bleu"],
+        default="loss",
+        help="what chooses the checkpoint (loss)",
+    )
     long = "then go on for a third as long, in OUT/NAME-long, at half the peak, with every second "
     long += "example drawn as a stack of up to N tokens; with --parent, this run has them at once"
     parser.add_argument("--long", type=positive, default=0, metavar="N", help=long)
@@ -68,8 +75,10 @@ def add_train(parser: ArgumentParser) -> None:
     parent = "go on from the best checkpoint of another run in OUT, at half the usual peak"
     parser.add_argument("--parent", default="", metavar="NAME", help=parent)
     parser.add_argument("--seed", type=positive, default=1, help="(1)")
-    parser.add_argument("--name", default="", help="of the run: OUT/NAME/results.json (ARCH)")
-    parser.add_argument("--gpus", type=positive, default=0, help="(one, if there is any)")
+    parser.add_argument("--name", default="", help="of the run: results are in OUT/NAME (ARCH)")
+    parser.add_argument(
+        "--gpus", type=positive, default=0, help="number of them (1, if there is any)"
+    )
     add_out(parser)
 
 
@@ -209,6 +218,13 @@ TOOLS = (
     Tool("quick-start", "three small models on a made-up corpus", add_quick_start, quick_start),
     Tool("train", "one architecture on parallel text, to its score", add_train, train, TEXT, True),
     Tool("floater", "FLOATER by the paper's protocol", add_floater, floater, PROTOCOL, True),
-    Tool("lengths", "train every row of the table of lengths", add_lengths, lengths, LENGTHS, True),
+    Tool(
+        "lengths",
+        "compare encodings on sentences and on long text",
+        add_lengths,
+        lengths,
+        LENGTHS,
+        True,
+    ),
     Tool("evaluate", "one report on long text for any checkpoints", add_evaluate, evaluate, REPORT),
 )

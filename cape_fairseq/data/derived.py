@@ -1,4 +1,4 @@
-"""The papers' data sets, made from parallel text: who is too long, who is joined with whom.
+"""The papers' data sets: parallel text with pairs left out, joined or reordered.
 
 SHAPE: Extrapolate (:func:`keep_short`), Interpolate (:func:`stack` by sentences with a separator)
 and Swapped (:func:`swap_first`). FLOATER: short to long (:func:`by_length`). CAPE: stacks

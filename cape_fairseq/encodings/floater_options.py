@@ -23,7 +23,7 @@ class FloaterOptions:
         "--finetune-from-model, else sinpos)",
     )
     floater_layers: choice("all", "input") = option(
-        "all", "FLOATER: at every block, or at the first of each stack only"
+        "all", "FLOATER: at every block, or only at the first of the encoder and of the decoder"
     )
     floater_dynamics: choice("ode", *Recurrence.MAPS) = option(
         "ode", "FLOATER: what moves positions on, the paper's h or an RNN of its Table 6"

@@ -37,9 +37,9 @@ COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
     "bleu": ("BLEU", 2),
     "stack_bleu": ("BLEU stacks", 2),
-    "split_bleu": ("by sentence", 2),  # of the same stacks, with the row's own model
+    "split_bleu": ("BLEU stacks, by sentence", 2),  # with the row's own model
     "stack_loss": ("loss stacks", 3),
-    "far_loss": (f"loss at {FAR[0]}-{FAR[1] - 1}", 3),
+    "far_loss": (f"loss at positions {FAR[0]}-{FAR[1] - 1}", 3),
     "ratio": ("length / reference", 3),
     "kept": ("sentences kept", 3),
 }
@@ -186,7 +186,7 @@ def rows(result: dict[str, Any]) -> Rows:
             for other, key in zip(others, ("bleu", "stack_bleu"), strict=False)
         ]
         lines.append([name, str(len(runs)), updates, *cells, *compared])
-    head += [f"p, BLEU and {BASELINE}", f"p, stacks and {SPLIT}"][: len(others)]
+    head += [f"p, BLEU against {BASELINE}", f"p, stacks against {SPLIT}"][: len(others)]
     some = next(iter(next(iter(found.values())).values()))
     notes = [
         "± is half of the 95 % interval over seeds.",

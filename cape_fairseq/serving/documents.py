@@ -1,4 +1,4 @@
-"""Whole documents: paragraphs stay, and it is known what was left out."""
+"""Documents, paragraph by paragraph, and what of them may have been lost."""
 
 from __future__ import annotations
 

@@ -140,15 +140,18 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
     half = 4.302653 * statistics.stdev(ours) / math.sqrt(3)
     assert lines["cape"]["BLEU"] == f"12.50 ± {half:.2f}"
     expected = stats.ttest_ind(ours, theirs, equal_var=False).pvalue
-    assert lines["cape"]["p, BLEU and sinpos"] == f"{expected:.3f}, above"
-    assert lines["nopos"]["p, BLEU and sinpos"] == "< 0.001, below"
-    assert lines["fire"]["p, BLEU and sinpos"] == "1.000"
+    assert lines["cape"]["p, BLEU against sinpos"] == f"{expected:.3f}, above"
+    assert lines["nopos"]["p, BLEU against sinpos"] == "< 0.001, below"
+    assert lines["fire"]["p, BLEU against sinpos"] == "1.000"
     assert lines["alibi"]["updates"] == "100 / 1,200"
     assert lines["split, translate, join"]["BLEU stacks"].startswith("10.00 ± ")
-    assert lines["split, translate, join"]["by sentence"] == "-"
-    assert lines["sinpos"]["by sentence"] == lines["split, translate, join"]["BLEU stacks"]
+    assert lines["split, translate, join"]["BLEU stacks, by sentence"] == "-"
+    assert (
+        lines["sinpos"]["BLEU stacks, by sentence"]
+        == lines["split, translate, join"]["BLEU stacks"]
+    )
     assert lines["rope"]["BLEU"] == "10.00"
-    assert lines["rope"]["p, BLEU and sinpos"] == "-"
+    assert lines["rope"]["p, BLEU against sinpos"] == "-"
     assert lines["sinpos"]["loss stacks"] == "-"
     assert lines["alibi"]["sentences kept"] == "-"  # one of its seeds has none
 
