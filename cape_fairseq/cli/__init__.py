@@ -28,7 +28,7 @@ from cape_fairseq.cli.tool import Tool, show
 from cape_fairseq.errors import UsageError, UserError
 
 GROUPS: dict[str, Sequence[Tool]] = {
-    "what there is": encodings.TOOLS,
+    "encodings and paths": encodings.TOOLS,
     "text and corpora": text.TOOLS,
     "checkpoints": checkpoints.TOOLS,
     "how models behave on text longer than they were trained on": evaluation.TOOLS,
@@ -38,6 +38,9 @@ GROUPS: dict[str, Sequence[Tool]] = {
     "speed": speed.TOOLS,
 }
 PASS_ON = {tool.name for tools in GROUPS.values() for tool in tools if tool.passes_on}
+
+
+MORE = "cape-fairseq TOOL --help tells more; parentheses at an option's end hold its default."
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="cape-fairseq",
         usage="cape-fairseq [-h] [--version] TOOL ...",
         description="Tools around position encodings for machine translation with fairseq.",
-        epilog="\n\n".join([*listing, "cape-fairseq TOOL --help tells more."]),
+        epilog="\n\n".join([*listing, MORE]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"cape_fairseq {__version__}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from cape_fairseq.cli.tool import Found, Tool, positive
 from cape_fairseq.errors import UserError
 
-CLOSE = 1e-4  # of the largest entry: so near to the exact motion is well solved
+CLOSE = 1e-4  # an error that is smaller, relative to the way of a position, needs no hint
 
 
 def add_average(parser: ArgumentParser) -> None:

@@ -61,8 +61,8 @@ def stored_trajectories(args: Any, state: Mapping[str, Tensor], prefix: str) -> 
 
 
 def complete(found: dict[str, Tensor], own: Mapping[str, Tensor], prefix: str = "") -> None:
-    """Add what version 0.1.0 does not store of trajectories: its vectors begin where they begin,
-    and go on without end."""
+    """Add what version 0.1.0 does not store of trajectories: its vectors include the initial one,
+    and are never held (no lengths were counted)."""
     found.setdefault(f"{prefix}from_start", torch.tensor(False))
     found.setdefault(f"{prefix}seen.counts", torch.zeros_like(own["seen.counts"]))
     found.setdefault(f"{prefix}seen.group", own["seen.group"].clone())

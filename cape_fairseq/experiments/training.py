@@ -1,5 +1,5 @@
-"""One training in a folder: alone there, resumed where it was, started anew when what it is made
-from has changed, refused when its settings have."""
+"""One training in a folder. Only one process works there; it resumes, starts anew when its data or
+parent have changed, and refuses other settings."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def data_digest(folder: Path) -> str:
 
 
 def split_limits(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Options without those that say how long, and those."""
+    """Separate the options that limit the training's length from all others: others, limits."""
     kept, limits, words = [], {}, iter(options)
     for word in words:
         option, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""CAPE's source scale alpha: counted in the training data, kept by a model ever after."""
+"""CAPE's source scale alpha: counted in the training data, then stored in checkpoints."""
 
 from __future__ import annotations
 

@@ -112,8 +112,7 @@ def alike(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
 
 
 def complete_flow(own: dict[str, Tensor], state_dict: dict[str, Tensor], prefix: str) -> None:
-    """What version 0.1.0 does not store of a FLOATER: its vectors begin where they begin, and go on
-    without end."""
+    """Add what version 0.1.0 does not store of a FLOATER; see :func:`complete`."""
     for side in ("encoder.flow.", "decoder.flow."):
         if prefix + side + "initial" not in state_dict or side + "initial" not in own:
             continue

@@ -60,7 +60,8 @@ def onednn(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def step(rows: int) -> int:
-    """What numbers of rows are multiples of, so that they are few: a 16th of them, or 16.
+    """Numbers of rows are rounded to multiples of this, so that few shapes occur: about a 16th of
+    the number, at least 16.
 
     oneDNN writes code for every shape, and keeps half a megabyte of it for each; the batches of a
     training have thousands of numbers of tokens.
@@ -69,8 +70,8 @@ def step(rows: int) -> int:
 
 
 def multiply(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
-    """:func:`onednn` with a rounded number of rows. What is narrower is copied: x, with rows of
-    zeros behind it, or the result, of which PyTorch makes the last rows."""
+    """:func:`onednn` with a rounded number of rows. If x is no wider than the result, it is padded
+    with rows of zeros; otherwise PyTorch multiplies the last rows."""
     rows, size = x.size(0), step(x.size(0))
     rest = rows % size
     if rest == 0:

@@ -1,8 +1,8 @@
 """``--amp`` divides gradients by the scale of the loss twice.
 
-Clipping undoes the scale of torch's optimizer, and the step gets fairseq's, which torch's scaler
-takes for another one and whose gradients it divides again. Adam hides it as long as gradients are
-far above its eps.
+When gradients are clipped, fairseq divides those of torch's optimizer by the scale. Then it gives
+its own wrapper to the scaler, which takes it for another optimizer and divides again. Adam hides
+this as long as gradients are far above its eps.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class LongText:
 
         Args:
             positions: float32 [B, T].
-            first: what stays where it is but for the offset: the position of the first token, or
-                the middle of the source where positions are counted from there.
+            first: the position that interpolation does not move: that of the first token, or of the
+                middle of the source where positions are counted from there.
             count: source tokens, float32 [B, 1].
         """
         if self.interpolate:

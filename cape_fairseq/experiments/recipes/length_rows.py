@@ -12,7 +12,7 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.recipes.settings import PLAIN_SOURCE, mixed
 
-# Encodings whose function at first is sinpos', so that they go on from its row.
+# Encodings that can go on from sinpos, which they equal or resemble at the beginning.
 FROM_SINPOS = ("cape", "shape", "floater")
 NEAR_SHIFT = "10"
 # What a folder of rows has beside them.

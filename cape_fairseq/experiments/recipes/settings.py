@@ -25,8 +25,8 @@ QUICK_UPDATES = 900
 QUICK_STACK = 100  # tokens; the longest sentence of test_long has 90
 # Of a training that goes on from another one: half of the peak above.
 TUNING = ("--lr", "2e-3", "--warmup-updates", "100")
-# CAPE where word order is similar: real positions and a begin-of-sentence token on the source are
-# the papers', and slow learning on little text (docs/length.md).
+# CAPE without source scale and begin-of-sentence token. The paper has both; together they slow
+# learning down on little text in similar word order (docs/length.md).
 PLAIN_SOURCE = ("--source-scale", "1", "--source-bos", "off")
 # Stacks of up to 2 x source + 200 tokens are not cut.
 NOT_CUT = ("--max-len-a", "2", "--max-len-b", "200")
