@@ -123,6 +123,8 @@ def run(command: list[str], check: bool = True, **options) -> subprocess.Complet
     """Run a command with one thread, from a folder that holds nothing."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
     command = [str(part) for part in command]
+    if "--cpu" in command:  # fairseq would use a GPU here and there
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     if command[0] == sys.executable and command[1] != "-c" and "preexec_fn" not in options:
         result = run_python(command, environment, timeout=TIMEOUT, **options)
     else:

@@ -224,9 +224,10 @@ The tokens of an update stay the paper's whatever the number of GPUs."""
 
 GPU = """\
 Tests that need a GPU, speed and memory in float32 and half precision, and a short training of every
-encoding in float32, fp16 and amp; OUT/check.md and check.json. It needs no network and no
-Snakemake. --wheels prints what a machine with torch still needs: pip download these with
---only-binary :all: and --python-version there, carry them, and pip install --no-index."""
+encoding in float32, fp16, amp and autocast; OUT/check.md and check.json. It needs no network and no
+Snakemake. --wheels prints what a machine with torch still needs. With the same version of Python:
+pip wheel fairseq-fixed and torchdiffeq of these with --no-deps, which leaves torch out, and the
+others without it; carry the wheels, and pip install --no-index --no-deps all of them."""
 TOOLS = (
     Tool(
         "experiments",

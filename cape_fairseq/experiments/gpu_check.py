@@ -20,7 +20,12 @@ from cape_fairseq.experiments.launch import last_words, run_job
 from cape_fairseq.experiments.recipes.settings import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
-PRECISIONS = {"float32": (), "fp16": ("--fp16",), "amp": ("--amp",)}
+PRECISIONS = {
+    "float32": (),
+    "fp16": ("--fp16",),
+    "amp": ("--amp",),
+    "bf16": ("--autocast", "bf16"),
+}
 # Not needed on a machine whose Python has torch already.
 LEFT_BEHIND = {
     *("torch", "snakemake", "snakemake-executor-plugin-slurm", "ruff"),

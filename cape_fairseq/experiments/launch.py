@@ -20,7 +20,7 @@ import cape_fairseq
 from cape_fairseq import system
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.jobs import Command, Job, last_of
-from cape_fairseq.experiments.machine import has_gpu, reserved
+from cape_fairseq.experiments.machine import CPU_ONLY, has_gpu, reserved
 from cape_fairseq.files import replacing
 
 STOPPED = 143  # the status of what a SIGTERM ended
@@ -57,7 +57,10 @@ def executable(command: Command) -> list[str]:
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     memory = {} if has_gpu() else KEEP_MEMORY
-    return {**os.environ, **memory, "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **more}
+    # fairseq uses a GPU that it sees here and there in spite of --cpu.
+    blind = {"CUDA_VISIBLE_DEVICES": ""} if os.environ.get(CPU_ONLY) else {}
+    own = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
+    return {**os.environ, **memory, **own, **blind, **more}
 
 
 def last_news(log: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerEncoderBase
@@ -12,7 +14,7 @@ from cape_fairseq.encodings import Stack
 from cape_fairseq.encodings.build import build_positions
 from cape_fairseq.modules.layer_drop import take_part
 from cape_fairseq.modules.layers import EncoderLayer
-from cape_fairseq.modules.precision import mixed
+from cape_fairseq.modules.precision import mixed, with_ambient
 from cape_fairseq.positions import Draw
 from cape_fairseq.positions.batch import BatchPositions
 from cape_fairseq.positions.stack import UNLIMITED
@@ -27,6 +29,7 @@ def wrap_layer(layer: nn.Module, cfg) -> nn.Module:
     """Apply ``--checkpoint-activations`` and, in fully sharded training, FSDP, as fairseq does."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        layer.forward = partial(with_ambient, layer.forward)
     least = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
     return fsdp_wrap(layer, min_num_params=least)
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+Ambient = tuple[torch.dtype, bool]  # of autocast, and whether it is on
 KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -36,12 +37,23 @@ def full_precision(x: Tensor, learns: bool) -> Iterator[Callable[[Tensor], Tenso
 
 
 def mixed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward pass of a stack, or of a layer, in the precision that its ``autocast`` names.
-    (``--checkpoint-activations`` runs layers again outside of their stack's.)"""
+    """The forward pass of a stack, or of a layer, in the precision that its ``autocast`` names, or
+    in that which :func:`with_ambient` hands over."""
 
     @wraps(forward)
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with autocast(self.autocast, next(self.parameters()).device):
+    def wrapped(self: Any, *args: Any, ambient: Ambient | None = None, **kwargs: Any) -> Any:
+        device = next(self.parameters()).device
+        own = autocast(self.autocast, device)
+        with own if ambient is None else torch.autocast(device.type, *ambient):
             return forward(self, *args, **kwargs)
 
     return wrapped
+
+
+def with_ambient(forward: Callable[..., Any], x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Call a layer that ``--checkpoint-activations`` wraps. fairseq computes it again for its
+    gradients outside of the autocast of its stack, and of ``--amp``; this hands over which it was.
+    """
+    kind = x.device.type
+    ambient = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+    return forward(x, *args, ambient=ambient, **kwargs)

@@ -11,6 +11,7 @@ from cape_fairseq.patches import (
     preemption,
     read_ahead,
     replace_unk,
+    sent_checkpoint,
 )
 
 FAULTS = (
@@ -24,6 +25,7 @@ FAULTS = (
     averaged_buffers,
     missing_average,
     preemption,
+    sent_checkpoint,
 )
 
 

@@ -53,7 +53,9 @@ class ScoreBiases(AttentionPositions):
         if mask is None and causal and biases.size(-2) > 1:
             shape = biases.shape[-2:]
             mask = torch.ones(shape, dtype=torch.bool, device=biases.device).tril(earlier)
-        return {"mask": biases if mask is None else biases.masked_fill(~mask, float("-inf"))}
+        if mask is None:  # fused attention on a GPU wants neighbours in memory
+            return {"mask": biases.contiguous()}
+        return {"mask": biases.masked_fill(~mask, float("-inf"))}
 
 
 def distances(queries: Tensor, keys: Tensor) -> Tensor:

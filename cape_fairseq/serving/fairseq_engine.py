@@ -128,13 +128,13 @@ class FairseqEngine:
         self, found: dict[str, Any], most: int, first: int, search: Search
     ) -> Hypothesis:
         """What one of the search's results holds; ``first`` is the source's first column."""
-        tokens = utils.strip_pad(found["tokens"], self.target.pad())
+        tokens = utils.strip_pad(found["tokens"].cpu(), self.target.pad()).tolist()
         alignment = []
         if search.details and found["attention"] is not None:
             own = found["attention"][first:-1, : len(tokens) - 1]  # [source, target], no end marks
-            alignment = [(int(place), target) for target, place in enumerate(own.argmax(dim=0))]
+            alignment = [(place, target) for target, place in enumerate(own.argmax(dim=0).tolist())]
         return Hypothesis(
-            [self.target[int(token)] for token in tokens[:-1]],
+            [self.target[token] for token in tokens[:-1]],
             float(found["score"]),
             found["positional_scores"].tolist() if search.details else [],
             alignment,

@@ -71,3 +71,12 @@ def test_options_reach_what_they_are_for():
 def test_half_precision_leaves_the_learning_rate_of_dynamics_alone():
     model = build("floater_transformer_tiny", floater_lr_scale=0.3).bfloat16()
     assert model.encoder.flow.lr_scale == torch.tensor(0.3)
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "fire", "kerple"])
+def test_biases_lie_as_fused_attention_on_a_gpu_wants_them(name):
+    """With neighbouring keys beside each other; it would silently be left out otherwise."""
+    positions = torch.arange(2.0, 7.0).unsqueeze(0)
+    biases = build(f"{name}_transformer_tiny").encoder.self_attn_positions
+    for causal in (True, False):
+        assert biases(positions, positions, None, causal)["mask"].stride(-1) == 1

@@ -16,7 +16,8 @@ def test_every_encoding_in_every_precision():
     plan = Plan()
     gpu_check.jobs(plan, "cuda", 10)
     trained = {job.name for job in plan.jobs if job.name.endswith("/train")}
-    assert trained == {f"{e}/{p}/train" for e in ENCODINGS for p in ("float32", "fp16", "amp")}
+    assert trained == {f"{e}/{p}/train" for e in ENCODINGS for p in gpu_check.PRECISIONS}
+    assert list(gpu_check.PRECISIONS) == ["float32", "fp16", "amp", "bf16"]
     benchmarks = [job for job in plan.jobs if job.name.startswith("benchmark")]
     assert [job.commands[0][5] for job in benchmarks] == ["fp32", "fp16", "bf16"]
     assert "gpu" in next(job for job in plan.jobs if job.name == "tests").commands[0]
@@ -37,7 +38,7 @@ def test_one_failure_stops_no_other_and_is_told(tmp_path, monkeypatch):
         (folder / "training.log").write_text(f"| INFO | valid | {told}\n")
     gpu_check.report(tmp_path, "cuda", failed)
     page = (tmp_path / "check.md").read_text()
-    assert re.search(r"^cape +4\.000 +4\.100 \(\+2\.50%\) +-$", page, re.M)
+    assert re.search(r"^cape +4\.000 +4\.100 \(\+2\.50%\) +- +-$", page, re.M)
     assert "the reason" in page
     assert json.loads((tmp_path / "check.json").read_text())["failed"] == failed
 

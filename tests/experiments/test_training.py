@@ -179,6 +179,14 @@ def test_only_visible_gpus_count(monkeypatch):
     assert machine.visible() == []
 
 
+def test_a_recipe_without_gpus_hides_them_from_fairseq(monkeypatch):
+    """Which uses one that it sees here and there in spite of --cpu."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert launch.environment({})["CUDA_VISIBLE_DEVICES"] == "0,1"
+    monkeypatch.setenv(machine.CPU_ONLY, "1")
+    assert launch.environment({})["CUDA_VISIBLE_DEVICES"] == ""
+
+
 def test_a_driver_that_does_not_work_is_no_gpu(tmp_path, monkeypatch):
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho has failed; exit 9\n")
     (tmp_path / "nvidia-smi").chmod(0o755)

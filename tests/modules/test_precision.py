@@ -1,5 +1,7 @@
 """--autocast: matrix products in half precision, everything else as it was."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -126,9 +128,11 @@ def test_training_resumes_exactly_and_checkpoints_are_float32(data_bin, tmp_path
     }
 
 
-def test_activations_that_are_computed_again_are_those_of_the_forward_pass(monkeypatch):
-    """--checkpoint-activations runs layers again outside of the stack's forward pass."""
-    model = build("rope_transformer_tiny", autocast="bf16", checkpoint_activations=True, **SMALL)
+@pytest.mark.parametrize("own", ["bf16", "none"])
+def test_activations_that_are_computed_again_are_those_of_the_forward_pass(own, monkeypatch):
+    """--checkpoint-activations runs layers again outside of the stack's forward pass, and of the
+    autocast of --amp."""
+    model = build("rope_transformer_tiny", autocast=own, checkpoint_activations=True, **SMALL)
     products, seen = [], []
     layers = [*model.encoder.layers, *model.decoder.layers]
     for layer in layers:
@@ -138,6 +142,8 @@ def test_activations_that_are_computed_again_are_those_of_the_forward_pass(monke
         "torch.nn.functional.scaled_dot_product_attention",
         lambda q, *args, **more: seen.append(q.dtype) or attend(q, *args, **more),
     )
-    scores(model.train()).float().square().mean().backward()
+    with torch.autocast("cpu", torch.bfloat16) if own == "none" else nullcontext():
+        loss = scores(model.train()).float().square().mean()
+    loss.backward()
     assert products == [torch.bfloat16] * 2 * len(layers)
     assert set(seen) == {torch.float32}

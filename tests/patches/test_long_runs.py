@@ -15,6 +15,7 @@ import torch
 
 from cape_fairseq.patches.damaged_checkpoint import damage, replace_damaged, resumable_updates
 from tests.support import (
+    TIMEOUT,
     fairseq_command,
     free_port,
     held,
@@ -81,7 +82,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(data_bin, tmp_path):
     assert train_losses(resumed.stdout + resumed.stderr) == unbroken[done:]
 
 
-def test_one_process_of_two_is_told_and_both_stop(data_bin, tmp_path):
+def test_one_process_of_two_is_told_and_both_stop_and_go_on(data_bin, tmp_path):
     port = free_port()
     ranks = [
         start(
@@ -98,7 +99,16 @@ def test_one_process_of_two_is_told_and_both_stop(data_bin, tmp_path):
     assert "stopped by SIGTERM" in printed
     ranks[0].communicate(timeout=60)
     assert [process.returncode for process in ranks] == [143, 143]
-    assert updates_of(tmp_path / "run" / "checkpoint_last.pt") < 400
+    done = updates_of(tmp_path / "run" / "checkpoint_last.pt")
+    assert done < 400
+    port = free_port()
+    again = [
+        start(command(data_bin, tmp_path / "run", done + 2, *one_of_two(rank, port)))
+        for rank in range(2)
+    ]
+    told = [process.communicate(timeout=TIMEOUT)[0] for process in again]
+    assert [process.returncode for process in again] == [0, 0], told
+    assert len(train_losses(told[0])) == 2
 
 
 @pytest.fixture(scope="module")
