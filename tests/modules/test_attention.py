@@ -137,3 +137,9 @@ def test_low_precision_is_close_to_float32(dtype, tolerance, weights):
     low = ours.to(dtype)(x.to(dtype), mask=mask, need_weights=weights)[0]
     assert low.dtype == dtype
     assert (low.float() - expected).abs().max() < tolerance * expected.abs().max() + tolerance
+
+
+def test_cudnn_is_not_asked_for_attention():
+    """It prepares each new shape, and batches of text have thousands."""
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled()
