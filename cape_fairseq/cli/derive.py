@@ -47,7 +47,7 @@ def add(parser: ArgumentParser) -> None:
         )
         way.add_argument("--source-lang", default="en", help="for abbreviations (en)")
         way.add_argument("--target-lang", default="en", help="for abbreviations (en)")
-    from cape_fairseq.data.derived import BINS
+    from cape_fairseq.data.corpora.table import BINS
 
     bins = command("short-to-long", files=False)
     bins.add_argument("out", type=Path, metavar="FOLDER")

@@ -226,8 +226,8 @@ GPU = """\
 Tests that need a GPU, speed and memory in float32 and half precision, and a short training of every
 encoding in float32, fp16, amp and autocast; OUT/check.md and check.json. It needs no network and no
 Snakemake. --wheels prints what a machine with torch still needs. With the same version of Python:
-pip wheel fairseq-fixed and torchdiffeq of these with --no-deps, which leaves torch out, and the
-others without it; carry the wheels, and pip install --no-index --no-deps all of them."""
+pip wheel fairseq-fixed and torchdiffeq with --no-deps, so that torch stays out, and the others with
+what they need; carry the wheels, and pip install --no-index --no-deps all of them."""
 TOOLS = (
     Tool(
         "experiments",

@@ -17,8 +17,6 @@ from cape_fairseq.data.stacking import Rules, edit_sentence, stacks
 from cape_fairseq.errors import UserError
 
 Pair = tuple[str, str]
-# Edges of FLOATER's test bins (section 4.3); shorter pairs are for training.
-BINS = ("80", "100", "120", "140", "inf")
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[Pair]:

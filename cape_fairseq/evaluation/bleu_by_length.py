@@ -12,7 +12,7 @@ import numpy as np
 from sacrebleu.significance import _bootstrap_resample
 from tqdm import tqdm
 
-from cape_fairseq.data.derived import BINS
+from cape_fairseq.data.corpora.table import BINS
 from cape_fairseq.data.parallel import read_lines
 from cape_fairseq.data.segmentation import CONTINUES, join_subwords
 from cape_fairseq.errors import UsageError, UserError

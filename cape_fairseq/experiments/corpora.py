@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cape_fairseq.data.corpora.table import CORPORA
-from cape_fairseq.data.derived import BINS
+from cape_fairseq.data.corpora.table import BINS, CORPORA
 from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.steps import Text, binarize
 

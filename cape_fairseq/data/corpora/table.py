@@ -82,6 +82,8 @@ def multi30k(split: str) -> Part:
 NEWSTEST_2010_TO_2013 = tuple(
     Part(DEV_2017, f"dev/newstest{year}.{{lang}}") for year in (2010, 2011, 2012, 2013)
 )
+# Edges of FLOATER's test bins (section 4.3); shorter pairs are for training.
+BINS = ("80", "100", "120", "140", "inf")
 CORPORA = {
     "wmt14_en_de": Corpus(
         "en",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from cape_fairseq.data.derived import BINS
+from cape_fairseq.data.corpora.table import BINS
 from cape_fairseq.experiments.table import Column, Experiment, Row
 
 TEST = (Column("test", ("test",)),)
