@@ -104,18 +104,10 @@ class Windows:
             self.before = []
             return self.translator.search([tokens], search)[0]
         source, begin = self.earlier()
-        found = self.translator.engine.submit([source + tokens], search, [begin])()[0][0]
-        own = Hypothesis(
-            found.tokens[len(begin) :],
-            found.score,
-            found.log_probabilities[len(begin) :],
-            [
-                (a - len(source), b - len(begin))
-                for a, b in found.alignment
-                if a >= len(source) and b >= len(begin)
-            ],
-            found.cut,
-        )
+        room = search.max_len_b + len(begin) - int(search.max_len_a * len(source))
+        detailed = replace(search, max_len_b=room, details=True)  # the score is taken from these
+        found = self.translator.engine.submit([source + tokens], detailed, [begin])()[0][0]
+        own = without_context(found, len(source), len(begin), search.lenpen)
         self.before.append((tokens, own.tokens))
         return replace(self.translator.finished(own), source_tokens=tokens)
 
@@ -130,6 +122,23 @@ class Windows:
             source = tokens + self.junction + source
             target = translation + self.junction + target
         return source, target
+
+
+def without_context(found: Hypothesis, source: int, begin: int, lenpen: float) -> Hypothesis:
+    """A sentence's own part of a translation.
+
+    Args:
+        source, begin: tokens of the context, and of its translation.
+        lenpen: exponent of the length in the score.
+    """
+    own = found.log_probabilities[begin:]
+    return Hypothesis(
+        found.tokens[begin:],
+        sum(own) / len(own) ** lenpen,
+        own,
+        [(a - source, b - begin) for a, b in found.alignment if a >= source and b >= begin],
+        found.cut,
+    )
 
 
 def way(

@@ -103,6 +103,7 @@ class Recorded:
     def __init__(self):
         self.asked = []
         self.submitted = 0
+        self.most = []  # tokens of a translation, the forced beginning not counted
 
     def submit(self, sources, search, prefixes=None):
         self.submitted += 1
@@ -111,7 +112,9 @@ class Recorded:
             prefix = prefixes[number] if prefixes else []
             self.asked.append((source, prefix))
             tokens = prefix + [token.upper() for token in source[len(prefix) :]]
-            found.append([Hypothesis(tokens, -1.0)])
+            values = [-9.0] * len(prefix) + [-1.0] * (len(tokens) - len(prefix) + 1)
+            found.append([Hypothesis(tokens, -1.0, values)])
+            self.most.append(search.most(len(source) + 1) - len(prefix))
         return lambda: found
 
     def score(self, sources, targets):
@@ -176,6 +179,17 @@ def test_windows_translate_each_sentence_once(separator, tmp_path):
         ["One", "two.", *between, "Three", "four."],
         ["ONE", "TWO.", *between],
     )
+
+
+@pytest.mark.parametrize("lenpen", [0, 1])
+def test_the_context_counts_neither_for_the_score_nor_for_the_length(lenpen, tmp_path):
+    own = translator(tmp_path)
+    search = Search(lenpen=lenpen, max_len_a=0.5, max_len_b=3)
+    (found,) = Windows(own, context=4)(["One two. Three four. Five."], search)
+    assert own.engine.asked[-1][1] == ["ONE", "TWO.", "THREE", "FOUR."]
+    assert own.engine.most == [4, 4, 4]  # of sentences of 3, 3 and 2 tokens, end marks counted
+    scores = [-3 / 3**lenpen, -3 / 3**lenpen, -2 / 2**lenpen]
+    assert found.score == pytest.approx((3 * scores[0] + 3 * scores[1] + 2 * scores[2]) / 8)
 
 
 def test_sentences():
