@@ -58,14 +58,16 @@ def compare(args: Namespace) -> Found:
 def add_length_run(parser: ArgumentParser) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN")
     add_language(parser)
+    reference = "the tokenized test set (the references in RUN/test.out)"
+    parser.add_argument("--reference", type=Path, metavar="FILE", help=reference)
 
 
 def length_run(args: Namespace) -> Found:
     from cape_fairseq.data.parallel import write_lines
-    from cape_fairseq.evaluation import length
+    from cape_fairseq.evaluation import length_run as tool
     from cape_fairseq.evaluation.rows import Rows
 
-    found = length.measure_run(args.run_folder, args.language)
+    found = tool.measure(args.run_folder, args.language, args.reference)
     write_lines(args.run_folder / "length.json", [json.dumps(found, indent=1)])
     return Found([Rows(["measure", "value"], [[k, str(v)] for k, v in found.items()])], found)
 

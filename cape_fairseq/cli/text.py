@@ -46,13 +46,20 @@ def add_lengths(parser: ArgumentParser) -> None:
         "--longest", type=positive, required=True, help="tokens that models take, with an end mark"
     )
     parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
+    share = "tell how many pairs are in stacks where training mixes them in so"
+    parser.add_argument("--stack-probability", type=float, metavar="P", help=share)
+    parser.add_argument("--stack-max-tokens", type=positive, metavar="N", help="with it")
 
 
 def check_lengths(args: Namespace) -> Found:
     from cape_fairseq.evaluation import text_lengths as tool
 
     languages = args.source_lang, args.target_lang
-    result = tool.measure(args.data_bin, languages, args.longest, args.stack)
+    mix = (args.stack_probability, args.stack_max_tokens)
+    if (mix[0] is None) != (mix[1] is None):
+        raise UsageError("--stack-probability and --stack-max-tokens belong together; give both")
+    given = None if mix[0] is None else mix
+    result = tool.measure(args.data_bin, languages, args.longest, args.stack, given)
     return Found([tool.rows(result)], result)
 
 

@@ -1,8 +1,6 @@
 """Which encoding for which text: rows of trainings on ordinary and on long text, over seeds.
 
-A run is a folder ROW/SEED with the log of its training and outputs of fairseq-generate on the test
-set and on stacks of it (``--stack-junction none``): translations in test.out and stacks.out, scores
-of the references in score_stacks.out.
+A run is a folder ROW/SEED with what :mod:`cape_fairseq.evaluation.length_run` measured.
 """
 
 from __future__ import annotations
@@ -18,20 +16,18 @@ from scipy import stats
 
 from cape_fairseq.data.parallel import read_json
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
-from cape_fairseq.evaluation.output_length import of_one
-from cape_fairseq.evaluation.position_loss import by_bin, loss_matrix
+from cape_fairseq.evaluation.length_run import BIN, FAR
+from cape_fairseq.evaluation.output_length import LONG, SHORT
 from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.evaluation.scoring import metric, signature, texts
-from cape_fairseq.evaluation.training_log import read
 
-SPLIT = "split, translate, join"  # the row of users who cut their text into sentences
 BASELINE = "sinpos"
-FAR = (100, 300)  # target positions beyond most training lengths
-BIN = 20  # target positions in a bin of the curves
+TUNED = "sinpos-tuned"  # has had as many updates as the rows that go on
+SPLIT = "split, translate, join"  # the row of users who cut their text into sentences
+SPLITS = {SPLIT: BASELINE, f"{SPLIT} ({TUNED})": TUNED}  # with the model of which row
 PAGE = True  # the table is written for a page, too
-ENDS = tuple(".!?。！？।॥؟۔։።")  # of sentences; stacks have nothing else between them
-OF_STACKS = ("stack_loss", "far_loss", "ratio", "kept")  # as a model translates them whole
+# As a model translates stacks whole.
+OF_STACKS = ("stack_loss", "far_loss", "ratio", "short", "long", "kept", "position_loss")
+ENDS = f"shorter than {SHORT}, longer than {LONG}"
 RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "texts", "signature")
 COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
@@ -43,72 +39,6 @@ COLUMNS = {  # key of a run -> title, digits
     "ratio": ("length / reference", 3),
     "kept": ("sentences kept", 3),
 }
-
-
-def measure_run(run: Path, language: str | None = None) -> dict[str, Any]:
-    """What one training reached.
-
-    Args:
-        run: its folder.
-        language: undo Moses' tokenization by its rules, and score as it is scored.
-
-    Raises:
-        UserError: something of it is missing, or the stacks are not of the test set.
-    """
-    log = read(run / "logs" / "training.log")
-    verses, stacks = (read_generated(run / f"{name}.out") for name in ("test", "stacks"))
-    losses = loss_matrix([s.scores for s in read_scored(run / "score_stacks.out")], end=False)
-    far = losses[:, slice(*FAR)]
-    losses_by_update = {u: values["loss"] for u, values in log.valid.items() if "loss" in values}
-    return {
-        "updates": log.updates,
-        "seconds": round(log.seconds, 1),
-        "best_update": min(losses_by_update, key=losses_by_update.__getitem__, default=None),
-        "valid_loss": min(losses_by_update.values(), default=None),
-        "bleu": bleu(verses, language),
-        "stack_bleu": bleu(stacks, language),
-        "split_bleu": bleu(rejoined(verses, stacks, run), language),
-        "stack_loss": round(float(np.nanmean(losses)), 4),
-        "far_loss": round(float(np.nanmean(far)), 4) if np.isfinite(far).any() else None,
-        "position_loss": curve(losses),
-        **of_one(stacks, ENDS, language),
-        "signature": signature(language),
-    }
-
-
-def curve(losses: np.ndarray) -> list[float]:
-    """Mean losses [S, T] -> of each bin of target positions that half of the stacks fill."""
-    filled = int(np.median((~np.isnan(losses)).sum(1))) // BIN
-    if not filled:
-        return []
-    return by_bin(losses, range(0, (filled + 1) * BIN, BIN)).mean.round(4).tolist()
-
-
-def bleu(sentences: list[Sentence], language: str | None) -> float:
-    hypotheses, references = texts(sentences, language, "this run")
-    return round(metric(language).corpus_score(hypotheses, [references]).score, 2)
-
-
-def rejoined(verses: list[Sentence], stacks: list[Sentence], run: Path) -> list[Sentence]:
-    """Translations of single sentences, joined as the stacks are.
-
-    Raises:
-        UserError: a stack is not made of the next sentences.
-    """
-    found, rest = [], iter(verses)
-    for number, stack in enumerate(stacks):
-        parts: list[Sentence] = []
-        while " ".join(part.reference for part in parts) != stack.reference:
-            part = next(rest, None)
-            if part is None or len(parts) > len(stack.reference):
-                raise UserError(
-                    f"{run}: stack {number} is not made of sentences of test.out; stack the same "
-                    "test set with --stack-junction none"
-                )
-            parts.append(part)
-        words = " ".join(part.detokenized or part.hypothesis for part in parts)
-        found.append(Sentence(stack.source, stack.reference, words))
-    return found
 
 
 def measure(out: Path) -> dict[str, Any]:
@@ -123,12 +53,13 @@ def measure(out: Path) -> dict[str, Any]:
         found.setdefault(row, {})[seed] = read_json(path, *RUN)
     if not found:
         raise UserError(f"{out} has no ROW/SEED/length.json; run recipes/length.sh")
-    if BASELINE in found:
-        none = dict.fromkeys(("split_bleu", "position_loss", *OF_STACKS))
-        found[SPLIT] = {
-            seed: {**run, "stack_bleu": run["split_bleu"], **none}
-            for seed, run in found[BASELINE].items()
-        }
+    none = dict.fromkeys(("split_bleu", *OF_STACKS))
+    for name, row in SPLITS.items():
+        if row in found:
+            found[name] = {
+                seed: {**run, "stack_bleu": run["split_bleu"], **none}
+                for seed, run in found[row].items()
+            }
     means = {row: statistics.mean(column(runs, "stack_bleu")) for row, runs in found.items()}
     return {"runs": {row: found[row] for row in sorted(found, key=means.get, reverse=True)}}
 
@@ -162,12 +93,28 @@ def cell(values: list[float], seeds: int, digits: int) -> str:
     return f"{statistics.mean(values):.{digits}f}{error}"
 
 
-def p_cell(ours: Sequence[float], theirs: Sequence[float]) -> str:
+def cost(runs: dict[str, Any]) -> tuple[str, str]:
+    """Updates of a row's own training, and the minutes that it took in the mean."""
+    updates = " / ".join(f"{n:,}" for n in sorted({run["updates"] for run in runs.values()}))
+    seconds = column(runs, "seconds")
+    return updates, f"{statistics.mean(seconds) / 60:.1f}" if seconds else "-"
+
+
+def ends(runs: dict[str, Any]) -> str:
+    """How many translations of stacks end early, and how many go on and on, in per cent."""
+    sides = [column(runs, key) for key in ("short", "long")]
+    if min(map(len, sides)) < len(runs):
+        return "-"
+    return ", ".join(f"{100 * statistics.mean(side):.0f}" for side in sides) + " %"
+
+
+def p_cell(ours: dict[str, Any], theirs: dict[str, Any], key: str) -> str:
     """p of :func:`significance`, and on which side of the others' mean ours is."""
-    p = significance(ours, theirs)
+    sides = column(ours, key), column(theirs, key)
+    p = significance(*sides)
     if p is None:
         return "-"
-    gained = statistics.mean(ours) - statistics.mean(theirs)
+    gained = statistics.mean(sides[0]) - statistics.mean(sides[1])
     side = ", above" if gained > 0 else ", below" if gained < 0 else ""
     return ("< 0.001" if p < 0.001 else f"{p:.3f}") + side
 
@@ -175,18 +122,17 @@ def p_cell(ours: Sequence[float], theirs: Sequence[float]) -> str:
 def rows(result: dict[str, Any]) -> Rows:
     """Means over seeds with their intervals, and p against the two baselines."""
     found = result["runs"]
-    head = ["row", "seeds", "updates", *(title for title, _ in COLUMNS.values())]
-    others = [name for name in (BASELINE, SPLIT) if name in found]
+    others = baselines(found)
     lines = []
     for name, runs in found.items():
-        updates = " / ".join(f"{n:,}" for n in sorted({run["updates"] for run in runs.values()}))
         cells = [cell(column(runs, key), len(runs), digits) for key, (_, digits) in COLUMNS.items()]
         compared = [
-            "-" if name in others else p_cell(column(runs, key), column(found[other], key))
-            for other, key in zip(others, ("bleu", "stack_bleu"), strict=False)
+            "-" if name in (other, *SPLITS) else p_cell(runs, found[other], key)
+            for other, key in others.items()
         ]
-        lines.append([name, str(len(runs)), updates, *cells, *compared])
-    head += [f"p, BLEU against {BASELINE}", f"p, stacks against {SPLIT}"][: len(others)]
+        lines.append([name, str(len(runs)), *cost(runs), *cells, ends(runs), *compared])
+    head = ["row", "seeds", "updates", "minutes", *(title for title, _ in COLUMNS.values()), ENDS]
+    head += [f"p, {COLUMNS[key][0]} against {other}" for other, key in others.items()]
     some = next(iter(next(iter(found.values())).values()))
     notes = [
         "± is half of the 95 % interval over seeds.",
@@ -197,6 +143,14 @@ def rows(result: dict[str, Any]) -> Rows:
     return Rows(head, lines, notes)
 
 
+def baselines(found: dict[str, Any]) -> dict[str, str]:
+    """What rows are compared with, and by what: sinpos on sentences; on stacks the first, which is
+    the best, of those who split, translate and join."""
+    splits = [name for name in found if name in SPLITS][:1]
+    others = {BASELINE: "bleu"} if BASELINE in found else {}
+    return others | dict.fromkeys(splits, "stack_bleu")
+
+
 def early(found: dict[str, Any]) -> list[str]:
     """Notes on runs whose best checkpoint is of the first quarter of their training."""
     return [
@@ -204,7 +158,7 @@ def early(found: dict[str, Any]) -> list[str]:
         f"update {best:,} of {run['updates']:,}; what came after made it worse on sentences."
         for row, runs in found.items()
         for seed, run in runs.items()
-        if row != SPLIT and (best := run.get("best_update")) and best < run["updates"] / 4
+        if row not in SPLITS and (best := run.get("best_update")) and best < run["updates"] / 4
     ]
 
 

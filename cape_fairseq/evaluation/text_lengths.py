@@ -8,16 +8,28 @@ from typing import Any
 
 import numpy as np
 
+from cape_fairseq.data.mixing import runs
 from cape_fairseq.data.stacking import Rules, stacks
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.models.source_scale import side_sizes
 
 SPLITS = {"train": "training", "valid": "validation", "test": "test"}
+LINES = "split it, or leave it out"
+STACKS = (
+    "stack less, split the longest of the lines, or train with larger --max-source-positions and "
+    "--max-target-positions"
+)
+PADDED = 1.25  # batches hold so many times the tokens of their texts at most, but for tiny ones
+FEW = 1 / 2  # a smaller share of training pairs in stacks is worth a word
 
 
 def measure(
-    data_bin: Path, languages: tuple[str, str], longest: int, stack: int | None = None
+    data_bin: Path,
+    languages: tuple[str, str],
+    longest: int,
+    stack: int | None = None,
+    mix: tuple[float, int] | None = None,
 ) -> dict[str, Any]:
     """Count pairs and tokens, and check that models take all but training pairs, of which fairseq
     leaves out the longer ones.
@@ -26,11 +38,12 @@ def measure(
         languages: source and target.
         longest: tokens that models take, end marks counted.
         stack: target tokens of a stack of test text at least, end marks not counted.
+        mix: the share of stacks in training, and the tokens of the longest.
 
     Returns:
         ``texts``, by split: ``pairs``, ``tokens`` of both sides, ``longest`` text of either side,
         end marks not counted, and how many pairs are ``too_long``; with ``stack`` the same of
-        ``stacks``.
+        ``stacks``. With ``mix`` also ``mix``, see :func:`mixing`.
 
     Raises:
         UserError: a split is missing; a pair or a stack is too long; there is no stack.
@@ -45,8 +58,26 @@ def measure(
                 f"the test set has {found['test'][1].sum():,} subwords in {languages[1]}, and a "
                 f"stack is to have {stack:,}; give a smaller --stack, or a longer test set"
             )
-        refuse_long(found["stacks"], longest, "stack {:,} of the test set")
-    return {"languages": languages, "texts": {k: summary(v, longest) for k, v in found.items()}}
+        refuse_long(found["stacks"], longest, "stack {:,} of the test set", STACKS)
+    texts = {k: summary(v, longest) for k, v in found.items()}
+    mixed = {} if mix is None else {"mix": mixing(found, *mix)}
+    return {"languages": languages, "texts": texts, **mixed}
+
+
+def mixing(found: dict[str, np.ndarray], probability: float, most: int) -> dict[str, Any]:
+    """What a training with ``--stack-probability`` and ``--stack-max-tokens`` sees.
+
+    Args:
+        found: tokens of texts by split, [2, texts].
+
+    Returns:
+        ``most`` tokens of a stack; the ``share`` of the training pairs that is in stacks of two and
+        more, in an epoch; how many stacks of the test set are ``longer``.
+    """
+    lengths = found["train"].max(0)
+    held = sum(len(own) for own in runs(lengths, probability, most, (1, 1)) if len(own) > 1)
+    longer = int((found["stacks"].max(0) > most).sum()) if "stacks" in found else 0
+    return {"most": most, "share": round(held / max(len(lengths), 1), 4), "longer": longer}
 
 
 def epochs(
@@ -60,25 +91,26 @@ def epochs(
         first: the epoch of the first stacks.
 
     Returns:
-        ``epoch``: updates of an epoch, at least; the ``updates`` of the training and those
+        ``epoch``: updates of an epoch, at most; the ``updates`` of the training and those
         ``before`` the first stacks.
 
     Raises:
         UserError: it does not.
     """
-    epoch = math.ceil((sizes(data_bin, "train", languages).max(0) + 1).sum() / tokens)
+    full = (sizes(data_bin, "train", languages).max(0) + 1).sum() / tokens
+    epoch = math.ceil(PADDED * full)
     before = epoch * (first - 1)
     if before >= updates:
         raise UserError(
-            f"an epoch has {epoch:,} updates or more, so that a training of {updates:,} ends "
-            f"before epoch {first}, which has the first stacks; let them begin in an earlier one "
-            "(--mix-from, --long-from-epoch), or give a larger --max-update"
+            f"an epoch has {math.ceil(full):,} to {epoch:,} updates, so that a training of "
+            f"{updates:,} may end before epoch {first}, which has the first stacks; let them begin "
+            "in an earlier one (--mix-from, --long-from-epoch), or give a larger --max-update"
         )
     return {"epoch": epoch, "updates": updates, "before": before}
 
 
 def epoch_rows(result: dict[str, Any]) -> Rows:
-    head = ["updates of an epoch, at least", "before the first stacks", "of the training"]
+    head = ["updates of an epoch, at most", "before the first stacks", "of the training"]
     return Rows(head, [[f"{result[key]:,}" for key in ("epoch", "before", "updates")]])
 
 
@@ -106,7 +138,7 @@ def stacked(tokens: np.ndarray, least: int) -> np.ndarray:
     return np.array(counts, dtype=int).reshape(-1, 2).T
 
 
-def refuse_long(tokens: np.ndarray, longest: int, name: str) -> None:
+def refuse_long(tokens: np.ndarray, longest: int, name: str, advice: str = LINES) -> None:
     """
     Raises:
         UserError: naming the first text of [2, texts] that models do not take.
@@ -116,7 +148,7 @@ def refuse_long(tokens: np.ndarray, longest: int, name: str) -> None:
     if len(over):
         raise UserError(
             f"{name.format(over[0] + 1)} has {longer[over[0]]:,} subwords, and models take "
-            f"{longest - 1:,}; split it, or leave it out ({len(over):,} such in all)"
+            f"{longest - 1:,}; {advice} ({len(over):,} such in all)"
         )
 
 
@@ -135,5 +167,22 @@ def rows(result: dict[str, Any]) -> Rows:
         [name, *(f"{n:,}" for n in (v["pairs"], *v["tokens"], v["longest"], v["too_long"]))]
         for name, v in result["texts"].items()
     ]
-    notes = ["fairseq leaves out what is too long for a model."]
+    notes = ["fairseq leaves out what is too long for a model.", *mix_notes(result)]
     return Rows(["texts", "pairs", *sides, "longest", "too long"], lines, notes)
+
+
+def mix_notes(result: dict[str, Any]) -> list[str]:
+    """What stacks of training hold, and what of the test they do not reach."""
+    if (mix := result.get("mix")) is None:
+        return []
+    few = "; lines are long: take longer stacks, or shorter lines" if mix["share"] < FEW else ""
+    notes = [
+        f"{100 * mix['share']:.0f} % of the training pairs are in stacks of at most "
+        f"{mix['most']:,} subwords{few}."
+    ]
+    if mix["longer"]:
+        count = result["texts"]["stacks"]["pairs"]
+        notes.append(
+            f"{mix['longer']:,} of {count:,} stacks of the test set are longer than these."
+        )
+    return notes

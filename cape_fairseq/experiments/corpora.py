@@ -151,18 +151,22 @@ def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, me
     return Text("data-bin", ready, source, target, references, "text/codes", ("--books",))
 
 
-def checked(plan: Plan, text: Text, longest: int, stack: int | None = None) -> Text:
+def checked(
+    plan: Plan, text: Text, longest: int, mix: Sequence[str] = (), stack: int | None = None
+) -> Text:
     """The text once its lengths are known to be right, before anything is trained.
 
     Args:
         longest: tokens that models take.
+        mix: options of fairseq-train that mix stacks into training.
         stack: target tokens of a stack of the test set.
     """
     ready = "text/lengths.txt"
     stacks = ("--stack", stack) if stack else ()
+    names = ("--stack-probability", "--stack-max-tokens") if mix else ()
     words = command(
         *("cape-fairseq", "check-lengths", text.folder, text.languages),
-        *("--longest", longest, stacks),
+        *("--longest", longest, stacks, [(name, given(mix, name)) for name in names]),
     )
     plan.add(Job("text/lengths", (words,), (text.ready,), (ready,), stdout=ready))
     return replace(text, ready=ready)

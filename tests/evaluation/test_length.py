@@ -7,18 +7,13 @@ import statistics
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
+from sacremoses import MosesDetokenizer
 from scipy import stats
 
 from cape_fairseq.evaluation.generated import Sentence
-from cape_fairseq.evaluation.length import (
-    ENDS,
-    curve,
-    interval,
-    measure,
-    measure_run,
-    rows,
-    significance,
-)
+from cape_fairseq.evaluation.length import interval, measure, rows, significance
+from cape_fairseq.evaluation.length_run import ENDS, curve
+from cape_fairseq.evaluation.length_run import measure as measure_run
 from cape_fairseq.evaluation.output_length import kept, of_one
 from tests.support import cape
 
@@ -109,6 +104,30 @@ def test_lengths_and_ends_of_other_scripts(language, ours, theirs, ratio, share)
     assert (found["ratio"], found["kept"]) == (round(ratio, 4), share)
 
 
+def test_references_are_those_of_the_text_and_sentences_stand_alone(run, tmp_path):
+    """A piece that the dictionary lacks is no reason for a wrong reference; a lost quote in one
+    sentence does not turn those of the next."""
+    said = ["' ja , ' sagte Anna .", "' nein . '", "so ."]
+    lost = ["ja , ' sagte Anna .", *said[1:]]
+    unknown = [said[0].replace("Anna", "<<unk>> na"), *said[1:]]
+    (tmp_path / "test.de").write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
+    generated(run / "test.out", list(zip(unknown, lost, strict=True)))
+    whole = [" ".join(unknown[:2]), unknown[2]]
+    generated(run / "stacks.out", [(whole[0], " ".join(said[:2])), (whole[1], "so .")])
+    scored = [(line, line.replace("<<unk>>", "<unk>")) for line in whole]
+    generated(run / "score_stacks.out", scored)
+    found = measure_run(run, "de", tmp_path / "test.de")
+    detokenize = MosesDetokenizer("de").detokenize
+    wanted, ours = ([detokenize(line.split()) for line in side] for side in (said, lost))
+    bleu = BLEU().corpus_score
+    assert found["bleu"] == round(bleu(ours, [wanted]).score, 2)
+    stacks = [" ".join(wanted[:2]), wanted[2]]
+    joined = [" ".join(ours[:2]), ours[2]]
+    assert found["split_bleu"] == round(bleu(joined, [stacks]).score, 2)
+    assert found["stack_bleu"] == 100
+    assert measure_run(run, "de")["stack_bleu"] < 100
+
+
 def test_stacks_of_another_text_are_refused(run, tmp_path):
     generated(run / "stacks.out", [("something else .", "x")])
     result = cape("length-run", run, check=False)
@@ -117,7 +136,13 @@ def test_stacks_of_another_text_are_refused(run, tmp_path):
 
 
 def write(folder, name, seed, **values):
-    run = {"updates": 100, "bleu": 10.0, "stack_bleu": 5.0, "split_bleu": 9.0, "texts": 7}
+    run = {
+        "updates": 100,
+        "bleu": 10.0,
+        "stack_bleu": 5.0 + seed / 100,
+        "split_bleu": 9.0,
+        "texts": 7,
+    }
     run["signature"] = "s"
     (folder / name / str(seed)).mkdir(parents=True)
     text = json.dumps({**run, "valid_loss": 4.0, "ratio": 1.0, **values})
@@ -130,10 +155,13 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
         write(tmp_path, "sinpos", seed, bleu=theirs[seed], split_bleu=9.0 + seed)
         write(tmp_path, "cape", seed, bleu=ours[seed], stack_bleu=8.0 + seed / 10)
     write(tmp_path, "rope", 1)
-    write(tmp_path, "alibi", 1, kept=0.5)
-    write(tmp_path, "alibi", 2, updates=1200)
+    write(tmp_path, "alibi", 1, kept=0.5, short=0.6, long=0.2, seconds=60)
+    write(tmp_path, "alibi", 2, bleu=10.5, updates=1200, short=0.5, long=0.25, seconds=120)
+    for seed in range(2):
+        run = {"bleu": 11.0 + seed, "stack_bleu": 4.0 + seed, "split_bleu": 12.0 + seed}
+        write(tmp_path, "sinpos-tuned", seed, **run)
     for seed in range(3):
-        write(tmp_path, "nopos", seed, bleu=1.0 + seed / 100, stack_bleu=0.1)
+        write(tmp_path, "nopos", seed, bleu=1.0 + seed / 100, stack_bleu=0.1 + seed)
         write(tmp_path, "fire", seed, bleu=theirs[seed])
     table = rows(measure(tmp_path))
     lines = {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
@@ -144,6 +172,15 @@ def test_the_table_has_means_intervals_and_p(tmp_path):
     assert lines["nopos"]["p, BLEU against sinpos"] == "< 0.001, below"
     assert lines["fire"]["p, BLEU against sinpos"] == "1.000"
     assert lines["alibi"]["updates"] == "100 / 1,200"
+    assert lines["alibi"]["minutes"] == "1.5"
+    assert lines["alibi"]["shorter than 0.8, longer than 1.25"] == "55, 22 %"
+    assert lines["rope"]["shorter than 0.8, longer than 1.25"] == "-"
+    # Users who split take the better of the two.
+    tuned = "split, translate, join (sinpos-tuned)"
+    assert lines[tuned]["BLEU stacks"].startswith("12.50 ± ")
+    expected = stats.ttest_ind([8.0, 8.1, 8.2], [12.0, 13.0], equal_var=False).pvalue
+    assert lines["cape"][f"p, BLEU stacks against {tuned}"] == f"{expected:.3f}, below"
+    assert lines["sinpos"]["p, BLEU against sinpos"] == "-"
     assert lines["split, translate, join"]["BLEU stacks"].startswith("10.00 ± ")
     assert lines["split, translate, join"]["BLEU stacks, by sentence"] == "-"
     assert (

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cape_fairseq.data.mixing import runs
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.text_lengths import epochs, measure
 from tests.support import cape
@@ -42,6 +43,29 @@ def test_stacks_are_those_of_the_task(data_bin):
     measure(data_bin, ("en", "de"), longest + 1, 30)  # an end mark
     with pytest.raises(UserError, match=rf"stack \d+ of the test set has {longest} subwords"):
         measure(data_bin, ("en", "de"), longest, 30)
+
+
+def test_what_stacks_of_training_hold(data_bin):
+    """As the task draws them in its first epoch, seed 1."""
+    lengths = np.maximum(*(tokens(data_bin, "train", language) for language in ("en", "de")))
+    held = sum(len(own) for own in runs(lengths, 0.5, 40, (1, 1)) if len(own) > 1)
+    assert 0 < held < len(lengths)
+    found = measure(data_bin, ("en", "de"), 1000, 30, (0.5, 40))
+    longest = found["texts"]["stacks"]["longest"]
+    share = round(held / len(lengths), 4)
+    assert found["mix"] == {"most": 40, "share": share, "longer": found["mix"]["longer"]}
+    assert found["mix"]["longer"] > 0
+    reached = measure(data_bin, ("en", "de"), 1000, 30, (0.5, longest))["mix"]
+    assert reached["longer"] == 0
+    options = ("--source-lang", "en", "--target-lang", "de", "--longest", 1024, "--stack", 30)
+    mix = ("--stack-probability", 0.5, "--stack-max-tokens")
+    printed = cape("check-lengths", data_bin, *options, *mix, 40).stdout
+    assert f"{100 * share:.0f} % of the training pairs are in stacks of at most 40 sub" in printed
+    assert "stacks of the test set are longer than these" in printed
+    none = cape("check-lengths", data_bin, *options, *mix, 1).stdout
+    assert "0 % of the training pairs are in stacks of at most 1 subwords; lines are long" in none
+    result = cape("check-lengths", data_bin, *options, *mix[:2], check=False)
+    assert "belong together; give both" in result.stderr
 
 
 def test_a_test_set_without_a_stack_is_refused(data_bin):
@@ -106,16 +130,16 @@ def test_a_training_must_come_to_its_first_stacks(data_bin):
     """A batch counts the longer side with its end mark."""
     sides = [tokens(data_bin, "train", language) for language in ("en", "de")]
     whole = sum(max(pair) + 1 for pair in zip(*sides, strict=True))
-    update = (whole - 1) // 4  # four of them are not enough
-    found = epochs(data_bin, ("en", "de"), update, 11, 3)
-    assert found == {"epoch": 5, "updates": 11, "before": 10}
-    with pytest.raises(UserError, match="5 updates or more, so that a training of 10 ends before"):
-        epochs(data_bin, ("en", "de"), update, 10, 3)
+    update = (whole - 1) // 4  # four of them are not enough; with padding six may be needed
+    found = epochs(data_bin, ("en", "de"), update, 13, 3)
+    assert found == {"epoch": 6, "updates": 13, "before": 12}
+    with pytest.raises(UserError, match="has 5 to 6 updates, so that a training of 12 may end"):
+        epochs(data_bin, ("en", "de"), update, 12, 3)
     options = ("--source-lang", "en", "--target-lang", "de", "--update-tokens", update)
     options += ("--stack-from-epoch", 3, "--max-update")
-    assert cape("check-epochs", data_bin, *options, 11).stdout.splitlines()[1].split() == [
-        *("5", "10", "11")
+    assert cape("check-epochs", data_bin, *options, 13).stdout.splitlines()[1].split() == [
+        *("6", "12", "13")
     ]
-    result = cape("check-epochs", data_bin, *options, 10, check=False)
+    result = cape("check-epochs", data_bin, *options, 12, check=False)
     assert result.returncode == 1
     assert "(--mix-from, --long-from-epoch)" in result.stderr

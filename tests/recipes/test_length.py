@@ -86,6 +86,7 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
         (("--nonsense",), 2, "unrecognized arguments: --nonsense"),
         (("--", "--max-update", "9"), 1, "--max-update does not stand after --; give --max-update"),
         (("--", "--seed=9"), 1, "--seed does not stand after --; give --seeds before it"),
+        (("--", "--warmup-updates", "900"), 1, "--warmup-updates is 900, but the training has 900"),
         (("--", "--arch", "x"), 1, "--arch does not stand after --; give --size, or --own"),
     ],
 )
@@ -154,6 +155,36 @@ def test_a_short_training_comes_to_its_peak(updates, expected):
     given = [word for pair in options for word in pair]
     lines, _ = trainings("--seeds", 1, *given, "--dry-run")
     assert tuple(last(words, "--warmup-updates") for words in lines) == expected
+
+
+def test_larger_models_learn_with_less():
+    (plain, tuned), _ = trainings("--seeds", 1, "--size", "_iwslt_de_en", "--dry-run")
+    assert (last(plain, "--lr"), last(plain, "--warmup-updates")) == ("5e-4", "450")
+    assert (last(tuned, "--lr"), last(tuned, "--warmup-updates")) == ("0.00025", "100")
+    usual, _ = trainings("--seeds", 1, "--dry-run")
+    assert [last(words, "--lr") for words in usual] == ["4e-3", "2e-3"]
+
+
+def test_stacks_of_training_reach_those_of_the_test():
+    rows = ("--rows", "rope-cross-mixed rope-cross-tuned-mixed randpos", "--seeds", 1)
+    options = (*rows, "--stack", 150, "--dry-run")
+    lines = cape("lengths", *options).stdout.splitlines()
+    found = [words for words in lines if " train-run " in words and "--stack-max" in words]
+    assert [last(words, "--stack-max-tokens") for words in found] == ["200", "200"]
+    (check,) = (words for words in lines if "check-lengths" in words)
+    assert "--stack 150 --stack-probability 0.5 --stack-max-tokens 200 >" in check
+    measured = [words for words in lines if "length-run" in words]
+    assert len(measured) == 3
+    assert all(words.endswith(" --language de --reference text/test.de") for words in measured)
+
+
+def test_random_positions_have_room_for_every_line(tmp_path):
+    write_corpus(tmp_path / "data", train=60, valid=5, test=6)
+    options = ("--rows", "randpos", "--seeds", 1, "--stack", 100, "--dry-run")
+    for data, room in (((), "400"), (("--data", tmp_path / "data"), "1024")):
+        lines = cape("lengths", *options, *data).stdout.splitlines()
+        (words,) = (line for line in lines if " train-run " in line)
+        assert last(words, "--randpos-range") == room
 
 
 def test_every_encoding_has_a_row():

@@ -20,6 +20,7 @@ from cape_fairseq.experiments.recipes.settings import (
     check_stacks,
     longest,
     positions,
+    schedule,
     splits,
     stacks,
     tuning,
@@ -68,7 +69,7 @@ class Lengths:
 
     @property
     def tokens(self) -> int:
-        """Of a stack that is tested on, and that rows with stacks in their only training have."""
+        """Of a stack that is tested on."""
         return self.stack or (300 if self.data else QUICK_STACK)
 
     @property
@@ -77,7 +78,8 @@ class Lengths:
         own = OWN if self.data else QUICK
         most = min(4 * self.tokens, last_of((*own, *self.more), "--max-tokens"))
         room = positions(most) if 3 * self.tokens >= LONGEST else ()
-        return (*own, *warm_up(own, self.updates), *room, *self.more)
+        usual = schedule(own, self.size, self.updates, self.more)
+        return (*usual, *room, *self.more)
 
     def check(self) -> None:
         """
@@ -96,7 +98,8 @@ def rows(wanted: Lengths) -> dict[str, Row]:
     Raises:
         UserError: one of these makes no sense.
     """
-    known = length_rows.rows(wanted.tokens, wanted.updates, wanted.mix_from)
+    room = longest(wanted.options) if wanted.data else 0
+    known = length_rows.rows(wanted.tokens, wanted.updates, wanted.mix_from, room)
     return {**known, **length_rows.described(known, wanted.own)}
 
 
@@ -119,10 +122,10 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     wanted.check()
     own = tuple(length_rows.parts(text)[0] for text in wanted.own)
     names = length_rows.chosen(rows(wanted), wanted.rows and (*wanted.rows, *own))
-    trained_on = length_rows.tuning_stack(wanted.tokens)
-    check_stacks(f"--stack {wanted.tokens}", trained_on, wanted.options)
+    mix = length_rows.mix(wanted.tokens)
+    check_stacks(f"--stack {wanted.tokens}", mix, wanted.options)
     text, settings = data(plan, wanted)
-    text = corpora.checked(plan, text, longest(wanted.options), wanted.tokens)
+    text = corpora.checked(plan, text, longest(wanted.options), mix, wanted.tokens)
     found = []
     for seed in seeds(wanted.seeds):
         for name in names:
@@ -130,7 +133,7 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
             found.append(test(plan, model, text, wanted))
     words = command("cape-fairseq", "length", ".", "--output", "length")
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
-    plan.shown.append("length.txt")
+    plan.shown += ("text/lengths.txt", "length.txt")
     changed = [*([] if wanted.size == "_tiny" else [wanted.size]), *wanted.more]
     budget = f"{settings}, {wanted.updates}+{wanted.further} updates"
     return f"{budget}, {' '.join(changed)}" if changed else budget
@@ -142,7 +145,7 @@ def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Mo
     slower: tuple[str, ...] = ()
     if row.parent:
         parent, updates = trained(plan, wanted, text, row.parent, seed), wanted.further
-        slower = tuning(wanted.more)
+        slower = tuning(wanted.size, wanted.more)
         slower += warm_up(slower, updates)
     options = command(
         *("--arch", f"{row.model}_transformer{wanted.size}", wanted.options, slower),
@@ -163,6 +166,10 @@ def test(plan: Plan, model: Model, text: Text, wanted: Lengths) -> str:
         steps.score_references(plan, model, text, "test", "score_stacks", long),
     )
     result = f"{run}/length.json"
-    words = command("cape-fairseq", "length-run", run, "--language", text.target)
-    plan.add(Job(f"{run}/measure", (words,), (*outputs, model.ready), (result,)))
+    reference = f"text/test.{text.target}"
+    words = command(
+        *("cape-fairseq", "length-run", run, "--language", text.target),
+        *("--reference", reference),
+    )
+    plan.add(Job(f"{run}/measure", (words,), (*outputs, reference, model.ready), (result,)))
     return result

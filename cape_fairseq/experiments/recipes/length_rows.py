@@ -38,34 +38,35 @@ class Row:
     parent: str = ""
 
 
-def rows(tokens: int, updates: int, mix_from: int) -> dict[str, Row]:
+def rows(tokens: int, updates: int, mix_from: int, longest: int = 0) -> dict[str, Row]:
     """All rows by name.
 
     Args:
-        tokens: of a stack that is tested on, and that rows with stacks in their only training have.
+        tokens: of a stack that is tested on.
         updates: of a row that starts anew.
-        mix_from: the epoch from which these rows see stacks.
+        mix_from: the epoch from which rows with stacks in their only training see them.
+        longest: tokens of the longest text that may be in training.
     """
     return {
         **{name: Row(name) for name in ENCODINGS},
         "rope-cross": Row("rope_cross"),
-        **shifted(tokens, updates),
-        **mixed_from_the_start(mixed(tokens, mix_from)),
-        **going_on(mixed(tuning_stack(tokens), from_epoch=1)),
+        **shifted(tokens, updates, longest),
+        **mixed_from_the_start(mix(tokens, mix_from)),
+        **going_on(mix(tokens)),
     }
 
 
-def tuning_stack(tokens: int) -> int:
-    """Tokens of the longest stack that rows which go on are trained on, where stacks of so many are
-    tested."""
-    return tokens * 4 // 3
+def mix(tokens: int, from_epoch: int = 1) -> tuple[str, ...]:
+    """Stacks in training where stacks of so many tokens are tested: up to a third longer, since a
+    stack ends with a sentence."""
+    return mixed(tokens * 4 // 3, from_epoch)
 
 
-def shifted(tokens: int, updates: int) -> dict[str, Row]:
+def shifted(tokens: int, updates: int, longest: int) -> dict[str, Row]:
     """Positions that training changes, in ways that may be learned as fast as plain ones."""
     far = str(tokens)
     cape, shape = ("--cape-global-shift", far), ("--shape-max-shift", far)
-    random_range = ("--randpos-range", str(4 * tokens))
+    random_range = ("--randpos-range", str(max(4 * tokens, longest)))
     return {
         "randpos": Row("sinpos", ("--position-augmentation", "randpos", *random_range)),
         "cape-unscaled": Row("cape", PLAIN_SOURCE),
@@ -98,6 +99,7 @@ def going_on(mix: tuple[str, ...]) -> dict[str, Row]:
     own = [name for name in ENCODINGS if name not in near]
     return {
         "sinpos-tuned": Row("sinpos", (), "sinpos"),
+        "rope-cross-tuned": Row("rope_cross", (), "rope-cross"),
         "floater-tuned": Row("floater", (), "sinpos"),
         **{f"{name}-tuned-mixed": Row(name, mix, parent_of(name)) for name in own},
         "rope-cross-tuned-mixed": Row("rope_cross", mix, "rope-cross"),

@@ -23,7 +23,9 @@ OWN = (*TINY, "--fast-dropout", "auto")  # of this project's models; fairseq's d
 QUICK = (*OWN, "--max-tokens", "2048", "--warmup-updates", "200")
 QUICK_UPDATES = 900
 QUICK_STACK = 100  # tokens; the longest sentence of test_long has 90
-# Of a training that goes on from another one: half of the peak above.
+# Of other sizes than _tiny, as in fairseq's own examples.
+LARGER = ("--lr", "5e-4", "--warmup-updates", "4000")
+# Of a training that goes on from another one: half of _tiny's peak.
 TUNING = ("--lr", "2e-3", "--warmup-updates", "100")
 # CAPE without source scale and begin-of-sentence token. The paper has both; together they slow
 # learning down on little text in similar word order (docs/length.md).
@@ -48,21 +50,38 @@ def longest(options: Sequence[str]) -> int:
     return min(*(n or LONGEST for n in given), last_of(GENERATE, "--max-tokens"))
 
 
-def check_stacks(given: str, trained_on: int, options: Sequence[str]) -> None:
+def check_stacks(asked: str, mix: Sequence[str], options: Sequence[str]) -> None:
     """
     Args:
-        given: the user's option, in words.
-        trained_on: tokens of the longest stack that it stands for.
+        asked: the user's option, in words.
+        mix: what it stands for: options of :func:`mixed`.
 
     Raises:
         UserError: a batch has no room for it; fairseq would leave out such stacks.
     """
-    batch = last_of(options, "--max-tokens")
+    batch, trained_on = last_of(options, "--max-tokens"), last_of(mix, "--stack-max-tokens")
     if trained_on >= batch:
         raise UserError(
-            f"{given} makes stacks of up to {trained_on:,} tokens and an end mark in training, and "
+            f"{asked} makes stacks of up to {trained_on:,} tokens and an end mark in training, and "
             f"batches have {batch:,} (--max-tokens); give a smaller one"
         )
+
+
+def schedule(
+    own: tuple[str, ...], arch: str, updates: int, more: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """A recipe's options for a size and a number of updates; ``more`` are the user's, after these.
+
+    Raises:
+        UserError: the user's warm-up does not end before the training.
+    """
+    sized = (*own, *(() if arch.endswith("_tiny") else LARGER))
+    if (last_of(more, "--warmup-updates") or 0) >= updates:
+        raise UserError(
+            f"--warmup-updates is {given(more, '--warmup-updates')}, but the training has "
+            f"{updates:,} updates; give fewer, or a larger --max-update"
+        )
+    return (*sized, *warm_up(sized, updates))
 
 
 def warm_up(options: Sequence[str], updates: int) -> tuple[str, ...]:
@@ -72,13 +91,13 @@ def warm_up(options: Sequence[str], updates: int) -> tuple[str, ...]:
     return ("--warmup-updates", str(most)) if usual > most else ()
 
 
-def tuning(options: Sequence[str]) -> tuple[str, ...]:
-    """Half the peak of a training with these options of a user, and a short warm-up.
+def tuning(arch: str, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Half the peak of a training of this size with these options of a user, and a short warm-up.
 
     Raises:
         UserError: its learning rate is no number.
     """
-    peak = given(options, "--lr")
+    peak = given((*schedule((), arch, 10**9), *more), "--lr")
     if peak is None:
         return TUNING
     try:

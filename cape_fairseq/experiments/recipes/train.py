@@ -15,13 +15,14 @@ from cape_fairseq.experiments.recipes.settings import (
     NOT_CUT,
     OWN,
     TINY,
-    TUNING,
     check_stacks,
     longest,
     mixed,
     positions,
+    schedule,
     splits,
     tuning,
+    warm_up,
 )
 from cape_fairseq.experiments.steps import Model
 
@@ -73,9 +74,10 @@ class Training:
         long += positions(self.long + 1)
         ours = self.arch.startswith(tuple(f"{name}_" for name in (*ENCODINGS, "positional")))
         updates = ("--max-update", self.max_update, "--seed", self.seed)
+        usual = schedule(OWN if ours else TINY, self.arch, self.max_update, self.more)
         return command(
-            *("--arch", self.arch, OWN if ours else TINY, updates),
-            *(TUNING if self.parent else (), self.selection(), long, self.more),
+            *("--arch", self.arch, usual, updates),
+            *(tuning(self.arch) if self.parent else (), self.selection(), long, self.more),
         )
 
     @property
@@ -98,7 +100,9 @@ class Training:
         if not self.long or self.long_from_epoch or self.parent:
             return (self,)
         further = max(1, self.max_update // 3)
-        more = (*self.more, *tuning(self.more), "--max-update", str(further))
+        slower = tuning(self.arch, self.more)
+        slower += (*warm_up(slower, further), "--max-update", str(further))
+        more = (*self.more, *slower)
         short = (*positions(self.long + 1), *self.more) if self.learns else self.more
         return replace(self, long=0, more=short), replace(
             self, name=f"{self.run}-long", parent=self.run, max_update=further, more=more
@@ -112,13 +116,13 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
         UserError: the text is not there or not parallel, or batches have no room for long text.
     """
     if wanted.long:
-        check_stacks(f"--long {wanted.long}", wanted.long, wanted.options())
+        check_stacks(f"--long {wanted.long}", mixed(wanted.long, 1), wanted.options())
     names = {"train": wanted.train, "valid": wanted.valid, "test": wanted.test}
     prefixes, settings = splits(wanted.data, names, wanted.source, wanted.target)
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
     stages = wanted.stages()
     most = min(longest(stage.options()) for stage in stages)
-    text = corpora.checked(plan, text, most)
+    text = corpora.checked(plan, text, most, mixed(wanted.long, 1) if wanted.long else ())
     # Outputs have the test set's name, if nothing else in the run has it.
     name = wanted.test if wanted.test not in ("train", "training", "score", "table") else "test"
     known = replace(text, references={name: text.references["test"]})
@@ -133,5 +137,5 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     table = f"{wanted.run}/table.txt"
     words = command("cape-fairseq", "compare", results)
     plan.add(Job(f"{wanted.run}/table", (words,), tuple(results), (table,), stdout=table))
-    plan.shown.append(table)
+    plan.shown += (*(["text/lengths.txt"] if wanted.long else []), table)
     return f"{settings} bpe={wanted.bpe}"

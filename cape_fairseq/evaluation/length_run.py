@@ -1,0 +1,128 @@
+"""What one training of :mod:`cape_fairseq.experiments.recipes.length` reached on ordinary and on
+long text.
+
+Its folder has the log of the training and outputs of fairseq-generate on the test set and on stacks
+of it (``--stack-junction none``): translations in test.out and stacks.out, scores of the references
+in score_stacks.out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cape_fairseq.data.moses import detokenize
+from cape_fairseq.data.parallel import read_lines
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
+from cape_fairseq.evaluation.output_length import of_one
+from cape_fairseq.evaluation.position_loss import by_bin, loss_matrix
+from cape_fairseq.evaluation.scoring import metric, signature, texts
+from cape_fairseq.evaluation.training_log import read
+
+FAR = (100, 300)  # target positions beyond most training lengths
+BIN = 20  # target positions in a bin of the curves
+ENDS = tuple(".!?。！？।॥؟۔։።")  # of sentences; stacks have nothing else between them
+
+
+def measure(
+    run: Path, language: str | None = None, references: Path | None = None
+) -> dict[str, Any]:
+    """What one training reached.
+
+    Args:
+        run: its folder.
+        language: undo Moses' tokenization by its rules, and score as it is scored.
+        references: the tokenized test set; without it the references are those of the outputs,
+            where a piece that the dictionary lacks is unknown.
+
+    Raises:
+        UserError: something of it is missing, or the stacks are not of the test set.
+    """
+    log = read(run / "logs" / "training.log")
+    verses, stacks = (read_generated(run / f"{name}.out") for name in ("test", "stacks"))
+    losses = loss_matrix([s.scores for s in read_scored(run / "score_stacks.out")], end=False)
+    far = losses[:, slice(*FAR)]
+    losses_by_update = {u: values["loss"] for u, values in log.valid.items() if "loss" in values}
+    return {
+        "updates": log.updates,
+        "seconds": round(log.seconds, 1),
+        "best_update": min(losses_by_update, key=losses_by_update.__getitem__, default=None),
+        "valid_loss": min(losses_by_update.values(), default=None),
+        **scores(verses, stacks, language, references, run),
+        "stack_loss": round(float(np.nanmean(losses)), 4),
+        "far_loss": round(float(np.nanmean(far)), 4) if np.isfinite(far).any() else None,
+        "position_loss": curve(losses),
+        **of_one(stacks, ENDS, language),
+        "signature": signature(language),
+    }
+
+
+def curve(losses: np.ndarray) -> list[float]:
+    """Mean losses [S, T] -> of each bin of target positions that half of the stacks fill."""
+    filled = int(np.median((~np.isnan(losses)).sum(1))) // BIN
+    if not filled:
+        return []
+    return by_bin(losses, range(0, (filled + 1) * BIN, BIN)).mean.round(4).tolist()
+
+
+def scores(
+    verses: list[Sentence],
+    stacks: list[Sentence],
+    language: str | None,
+    references: Path | None,
+    run: Path,
+) -> dict[str, float]:
+    """BLEU of sentences, of stacks, and of the sentences' translations, joined as the stacks are.
+
+    Sentences are detokenized one by one, as whoever cuts text into sentences does, and references
+    always are: Moses tells opening quotes from closing ones by counting them, so that one that is
+    missing would turn all that follow.
+    """
+    given = None if references is None else list(read_lines(references))
+    if given is not None and language is not None:
+        given = list(detokenize(given, language))
+    translations, wanted = texts(verses, language, str(run / "test.out"), given)
+    numbers = parts(verses, stacks, run)
+    long = joined(wanted, numbers)
+    whole, _ = texts(stacks, language, str(run / "stacks.out"), long)
+    pairs = {
+        "bleu": (translations, wanted),
+        "stack_bleu": (whole, long),
+        "split_bleu": (joined(translations, numbers), long),
+    }
+    bleu = metric(language)
+    return {
+        key: round(bleu.corpus_score(ours, [theirs]).score, 2)
+        for key, (ours, theirs) in pairs.items()
+    }
+
+
+def joined(sentences: Sequence[str], numbers: Sequence[range]) -> list[str]:
+    """Sentences as stacks of these numbers."""
+    return [" ".join(sentences[number] for number in own) for own in numbers]
+
+
+def parts(verses: list[Sentence], stacks: list[Sentence], run: Path) -> list[range]:
+    """The numbers of the sentences that each stack is made of.
+
+    Raises:
+        UserError: a stack is not made of the next sentences.
+    """
+    found: list[range] = []
+    for number, stack in enumerate(stacks):
+        start = stop = found[-1].stop if found else 0
+        text = ""
+        while text != stack.reference:
+            if stop == len(verses) or not stack.reference.startswith(text):
+                raise UserError(
+                    f"{run}: stack {number} is not made of sentences of test.out; stack the same "
+                    "test set with --stack-junction none"
+                )
+            text = f"{text} {verses[stop].reference}".lstrip()
+            stop += 1
+        found.append(range(start, stop))
+    return found
