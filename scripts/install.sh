@@ -16,6 +16,10 @@ say() { printf 'install: %s\n' "$*"; }
 die() { printf 'install: %s\n' "$*" >&2; exit 1; }
 
 case " ${1:-} " in *" -h "*|*" --help "*) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0;; esac
+if [ -w . ] && command -v flock >/dev/null 2>&1; then  # two recipes may start at once
+    exec 9>.install.lock
+    flock 9
+fi
 command -v "$python" >/dev/null 2>&1 \
     || die "there is no '$python' on the PATH; give an interpreter: scripts/install.sh /path/to/python3.11"
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') \

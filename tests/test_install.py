@@ -1,10 +1,12 @@
 """The installer: what it refuses, and that it is quick when there is nothing to do."""
 
 import shutil
+import subprocess
 import sys
 
 import pytest
 
+from cape_fairseq import locks
 from tests.support import ROOT, run
 
 
@@ -34,6 +36,18 @@ def test_installer_refuses_to_begin_without_a_compiler(tmp_path):
         "install one (Debian: apt-get install g++), or use Python 3.12"
     )
     assert not (tmp_path / ".venv").exists()
+
+
+def test_two_at_once_wait_for_each_other(tmp_path):
+    for name in ("scripts/install.sh", "setup.py", "requirements.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    command = ["bash", tmp_path / "scripts" / "install.sh", tmp_path / "none"]
+    with locks.held(tmp_path / ".install.lock"):
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(0.5)
+    assert "there is no" in running.communicate()[1]
 
 
 def test_installing_again_changes_nothing():

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sacrebleu
 from tqdm import tqdm
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
+from cape_fairseq.evaluation.scoring import metric, signature
 from cape_fairseq.system import resident
 
 STOCK = "fairseq"
@@ -29,14 +29,16 @@ class Run:
         seconds: of translating, without loading the model.
         megabytes: the most memory that the process held.
         texts: translations.
+        language: of these.
     """
 
     seconds: float
     megabytes: float
     texts: list[str]
+    language: str
 
 
-def measure_one(path: str, data: str, lines: Sequence[str], beam: int, threads: int) -> Run:
+def measure_one(path: str, data: Path | None, lines: Sequence[str], beam: int, threads: int) -> Run:
     """Translate in this process, which does nothing else."""
     import logging
     import os
@@ -51,7 +53,8 @@ def measure_one(path: str, data: str, lines: Sequence[str], beam: int, threads: 
     start = time.perf_counter()
     found = translator.translate(lines, beam, details=False)
     seconds = time.perf_counter() - start
-    return Run(seconds, resident("VmHWM") / 2**20, [one.text for one in found])
+    texts, language = [one.text for one in found], translator.text.settings.target
+    return Run(seconds, resident("VmHWM") / 2**20, texts, language)
 
 
 def apart(*arguments: Any) -> Run:
@@ -60,30 +63,32 @@ def apart(*arguments: Any) -> Run:
         return pool.apply(measure_one, arguments)
 
 
-def systems(checkpoint: Path, data: Path | None, folder: Path, positions: int) -> dict[str, Path]:
-    """The model in every form -> where it is.
+def systems(
+    checkpoint: Path, data: Path | None, folder: Path, positions: int
+) -> tuple[dict[str, Path], list[str]]:
+    """The model in every form -> where it is; and why fairseq's own is left out, if it is.
 
     Raises:
         UserError: the model has no form that CTranslate2 knows.
     """
     from cape_fairseq.serving import converted, stock
 
-    found = {"this plugin": checkpoint}
+    found, notes = {"this plugin": checkpoint}, []
     try:
         stock.export(checkpoint, folder / "stock", positions, data)
         found = {STOCK: folder / "stock", **found}
-    except UserError:
-        pass  # relative and rotary positions
+    except UserError as error:  # relative and rotary positions, for instance
+        notes.append(f"{STOCK} is left out: {error}")
     for name, quantization in (("float32", None), ("int8", "int8")):
         output = folder / name
         converted.export(checkpoint, output, positions, quantization, data)
         found[f"CTranslate2, {name}"] = output
-    return found
+    return found, notes
 
 
 def measure(
     checkpoint: Path,
-    data: Path,
+    data: Path | None,
     lines: Sequence[str],
     references: Sequence[str],
     *,
@@ -100,19 +105,27 @@ def measure(
     if len(lines) != len(references):
         raise UserError(f"{len(lines):,} lines have {len(references):,} references; give one each")
     with tempfile.TemporaryDirectory() as folder:
-        forms = systems(checkpoint, data, Path(folder), positions)
+        forms, notes = systems(checkpoint, data, Path(folder), positions)
         runs: dict[str, list[Run]] = {name: [] for name in forms}
         for _ in tqdm(range(rounds), desc="translating", unit=" rounds"):
             for name, path in forms.items():
-                runs[name].append(apart(str(path), str(data), lines, beam, threads))
+                runs[name].append(apart(str(path), data, lines, beam, threads))
     words = sum(len(line.split()) for line in lines)
-    found = {name: summary(own, words, references) for name, own in runs.items()}
-    return {"beam": beam, "threads": threads, "lines": len(lines), "words": words, "systems": found}
+    language = runs["this plugin"][0].language
+    notes.append(f"sacreBLEU signature: {signature(language)}")
+    return {
+        "beam": beam,
+        "threads": threads,
+        "lines": len(lines),
+        "words": words,
+        "notes": notes,
+        "systems": {name: summary(own, words, references) for name, own in runs.items()},
+    }
 
 
 def summary(runs: Sequence[Run], words: int, references: Sequence[str]) -> dict[str, Any]:
     """Medians of a system, and its BLEU."""
-    score = sacrebleu.corpus_bleu(runs[0].texts, [list(references)])
+    score = metric(runs[0].language).corpus_score(runs[0].texts, [list(references)])
     return {
         "words_per_second": words / statistics.median(run.seconds for run in runs),
         "megabytes": max(run.megabytes for run in runs),
@@ -138,4 +151,4 @@ def rows(result: dict[str, Any]) -> Rows:
     head = ["system", "words/s", f"/ {next(iter(found))}", "MB", "BLEU"]
     threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
     note = f"beam {result['beam']}, {threads}, {result['lines']:,} lines, {result['words']:,} words"
-    return Rows(head, lines, [note])
+    return Rows(head, lines, [note, *result["notes"]])

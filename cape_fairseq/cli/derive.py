@@ -12,6 +12,9 @@ from cape_fairseq.errors import UsageError
 
 def add(parser: ArgumentParser) -> None:
     """Each way to derive a data set is a command with options of its own."""
+    from cape_fairseq.data.corpora.table import BINS
+    from cape_fairseq.data.stacking import JUNCTIONS
+
     commands = parser.add_subparsers(required=True, metavar="WAY", dest="way")
 
     def command(name: str, files: bool = True, lengths: bool = True) -> ArgumentParser:
@@ -42,13 +45,9 @@ def add(parser: ArgumentParser) -> None:
             "--documents", type=Path, help="a file with the id of each line's document"
         )
         way.add_argument("--keep-rest", action="store_true", help="keep what is left over")
-        way.add_argument(
-            "--junction", choices=["comma", "none"], default=junction, help=f"({junction})"
-        )
+        way.add_argument("--junction", choices=JUNCTIONS, default=junction, help=f"({junction})")
         way.add_argument("--source-lang", default="en", help="for abbreviations (en)")
         way.add_argument("--target-lang", default="en", help="for abbreviations (en)")
-    from cape_fairseq.data.corpora.table import BINS
-
     bins = command("short-to-long", files=False)
     bins.add_argument("out", type=Path, metavar="FOLDER")
     bins.add_argument(
@@ -98,13 +97,10 @@ def run(args: Namespace) -> Found:
 def stack(args: Namespace, read, segment):
     from cape_fairseq.data.derived import stack
     from cape_fairseq.data.parallel import read_lines
-    from cape_fairseq.data.stacking import PAPER_MIN_TOKENS, Rules
+    from cape_fairseq.data.stacking import Rules
 
-    tokens = args.min_tokens
-    if tokens is None and args.sentences is None:
-        tokens = PAPER_MIN_TOKENS
     try:
-        rules = Rules(tokens, args.sentences, args.keep_rest)
+        rules = Rules(args.min_tokens, args.sentences, args.keep_rest)
     except ValueError as error:
         raise UsageError(str(error)) from None
     languages = None if args.junction == "none" else (args.source_lang, args.target_lang)
@@ -114,7 +110,7 @@ def stack(args: Namespace, read, segment):
 
 def short_to_long(args: Namespace, read, segment):
     from cape_fairseq.data.derived import by_length
-    from cape_fairseq.evaluation.bleu_by_length import parse_edges
+    from cape_fairseq.evaluation.bins import parse_edges
 
     edges = parse_edges(args.edges)
     edges = edges[1:] if edges[0] == 0 else edges  # a preset of bins; nothing is shorter than 0

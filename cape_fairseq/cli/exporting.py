@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,12 +106,12 @@ def convert(args: Namespace) -> dict[str, Difference]:
     Raises:
         UserError: CTranslate2 is not installed, or the model cannot be exported.
     """
-    try:
-        from cape_fairseq.serving import converted
-    except ImportError:
+    if importlib.util.find_spec("ctranslate2") is None:
         raise UserError(
             "CTranslate2 is not installed; install it: pip install 'cape_fairseq[ctranslate2]'"
-        ) from None
+        )
+    from cape_fairseq.serving import converted
+
     return converted.export(
         args.checkpoint,
         args.output,

@@ -67,7 +67,6 @@ def plot_positions(args: Namespace) -> Found:
 
     files = dict(zip(names, args.checkpoints, strict=True))
     result = tool.measure(files, args.positions, args.side, args.trajectory)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
     tool.plot(result, suffixed(args.output, ".png"))
     tool.save(result, suffixed(args.output, ".npz"))
     rows = tool.rows(result)._replace(notes=[f"{args.output}.png and .npz"])

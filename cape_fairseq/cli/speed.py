@@ -84,7 +84,7 @@ def add_serving(parser: ArgumentParser) -> None:
     add("checkpoint", type=Path)
     add("source", type=Path, help="raw text")
     add("reference", type=Path, help="its translation, for BLEU")
-    where = "folder with the dictionaries (beside the checkpoint)"
+    where = "folder with the dictionaries (beside the checkpoint, or where it was trained)"
     add("--data-bin", type=Path, metavar="DIR", help=where)
     add("--beam", type=positive, default=4, help="(4)")
     add("--rounds", type=positive, default=3, help="(3)")
@@ -98,7 +98,7 @@ def benchmark_serving(args: Namespace) -> Found:
 
     result = serving.measure(
         args.checkpoint,
-        args.data_bin or args.checkpoint.parent,
+        args.data_bin,
         list(read_lines(args.source)),
         list(read_lines(args.reference)),
         beam=args.beam,

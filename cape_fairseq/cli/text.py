@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from cape_fairseq.cli import derive
 from cape_fairseq.cli.tool import Found, Tool, positive
-from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.errors import UsageError
+from cape_fairseq.files import new_folder
 from cape_fairseq.system import cores
 
 
@@ -140,6 +140,7 @@ def add_corpus(parser: ArgumentParser) -> None:
 
 
 def prepare_corpus(args: Namespace) -> Found:
+    from cape_fairseq import locks
     from cape_fairseq.data.corpora.preparation import Preparation
     from cape_fairseq.data.corpora.table import CORPORA
     from cape_fairseq.data.parallel import read_lines
@@ -148,8 +149,9 @@ def prepare_corpus(args: Namespace) -> Found:
     out = args.out.absolute()
     archives = args.archives or out / "archives"
     corpus = CORPORA[args.corpus]
-    preparation = Preparation(args.corpus, corpus, archives, out, args.workers, args.limit)
-    preparation.run()
+    with locks.held(out / "lock"):
+        preparation = Preparation(args.corpus, corpus, archives, out, args.workers, args.limit)
+        preparation.run()
     steps = preparation.manifest["steps"]
     counts = {name: found["pairs"] for name, found in steps.items() if "pairs" in found}
     lines = [
@@ -181,12 +183,8 @@ def stand_ins(args: Namespace) -> Found:
     from cape_fairseq.data.corpora.stand_in import build_archives
     from cape_fairseq.evaluation.rows import Rows
 
-    if args.folder.exists():
-        raise UserError(f"{args.folder} is there already; choose a new folder, or remove it")
-    temporary = args.folder.with_name(f"{args.folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # of a start that was stopped
-    build_archives(args.corpus, temporary, args.train, args.test)
-    temporary.replace(args.folder)
+    with new_folder(args.folder) as temporary:
+        build_archives(args.corpus, temporary, args.train, args.test)
     return Found([Rows(["stand-ins for", "in"], [[args.corpus, str(args.folder)]])])
 
 

@@ -147,7 +147,7 @@ def progress(args: Namespace, unit: str):
         desc="translating",
         unit=f" {unit}",
         mininterval=2,
-        disable=args.no_progress_bar or None if sys.stdin.isatty() else args.no_progress_bar,
+        disable=args.no_progress_bar or None,  # None: only where there is a terminal
     )
 
 

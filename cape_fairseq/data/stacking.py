@@ -84,7 +84,8 @@ def edit_sentence(sentence: str, lower: bool, comma: bool, language: str) -> str
 
 @dataclass(frozen=True)
 class Rules:
-    """How pairs become stacks: by ``min_tokens`` of the target, or by a number of ``sentences``."""
+    """How pairs become stacks: by ``min_tokens`` of the target, or by a number of ``sentences``; by
+    the papers' tokens where neither is given."""
 
     min_tokens: int | None = None
     sentences: int | None = None
@@ -94,10 +95,12 @@ class Rules:
     def __post_init__(self) -> None:
         """
         Raises:
-            ValueError: neither or both measures, or one below 1.
+            ValueError: both measures, or one below 1.
         """
+        if self.min_tokens is None and self.sentences is None:
+            object.__setattr__(self, "min_tokens", PAPER_MIN_TOKENS)
         given = [number for number in (self.min_tokens, self.sentences) if number is not None]
-        if len(given) != 1:
+        if len(given) > 1:
             raise ValueError(
                 "give either a number of target tokens or a number of sentences for a stack, not "
                 "both"

@@ -92,7 +92,7 @@ MEANING = (
 
 
 def defaults() -> dict[str, Any]:
-    """Options that version 0.1.0 does not have in its checkpoints."""
+    """FLOATER's options where nothing is said; checkpoints of version 0.1.0 lack some."""
     return {field.name: field.default for field in fields(FloaterOptions)}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,16 +10,13 @@ import numpy as np
 from sacrebleu.significance import _bootstrap_resample
 from tqdm import tqdm
 
-from cape_fairseq.data.corpora.table import BINS
 from cape_fairseq.data.parallel import read_lines
 from cape_fairseq.data.segmentation import CONTINUES, join_subwords
-from cape_fairseq.errors import UsageError, UserError
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.bins import bin_members, parse_edges
 from cape_fairseq.evaluation.generated import read_generated
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.scoring import metric, signature, texts
-
-# FLOATER names its bins; SHAPE's figure shows tens, which its text does not list.
-PRESETS = {"floater": f"0 {' '.join(BINS)}", "shape": "0 10 20 30 40 50 60 70 inf"}
 
 
 class Bleu(NamedTuple):
@@ -31,38 +26,6 @@ class Bleu(NamedTuple):
     low: float
     high: float
     samples: np.ndarray
-
-
-def parse_edges(words: Sequence[str]) -> list[float]:
-    """Edges of bins, ``inf`` for no end, or the name of a preset.
-
-    Raises:
-        UsageError: they do not rise, or are fewer than two.
-    """
-    if len(words) == 1:
-        words = PRESETS.get(words[0], words[0]).split()
-    try:
-        edges = [float(word) for word in words]
-    except ValueError:
-        edges = []
-    if len(edges) < 2 or any(not a < b for a, b in itertools.pairwise(edges)):
-        raise UsageError(
-            f"edges of bins must be two or more rising numbers, or one of {', '.join(PRESETS)}, "
-            f"not {' '.join(words)}"
-        )
-    return edges
-
-
-def bin_name(low: float, high: float) -> str:
-    return f"{low:g}+" if math.isinf(high) else f"{low:g}-{high - 1:g}"
-
-
-def bin_members(lengths: Sequence[int], edges: Sequence[float]) -> dict[str, list[int]]:
-    """Sentences by bin [low, high); a sentence outside all bins is in none."""
-    return {
-        bin_name(low, high): [i for i, length in enumerate(lengths) if low <= length < high]
-        for low, high in itertools.pairwise(edges)
-    }
 
 
 def bootstrap(

@@ -14,6 +14,7 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.encodings.floater_state import trajectory
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
+from cape_fairseq.files import replacing
 
 Chosen = tuple[int, str]  # a block, and what it gets of FLOATER
 
@@ -32,14 +33,14 @@ def position_matrix(
     """
     options = options_of(checkpoint)
     encoding = encoding_of(options, side)
-    vectors = ENCODINGS[encoding].vectors
-    if vectors is None:
+    row = ENCODINGS[encoding]
+    if row.vectors is None:
         raise UserError(f"{encoding} has no position vectors to draw")
-    if chosen and encoding != "floater":
+    if chosen and row.flow is None:
         raise UserError(f"{encoding} has no trajectories; leave out --trajectory")
     if chosen:
         return trajectory(options, checkpoint["model"], side, positions, *chosen)
-    return vectors(options, checkpoint["model"], side, positions)
+    return row.vectors(options, checkpoint["model"], side, positions)
 
 
 def products_by_distance(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,7 +96,8 @@ def save(result: dict[str, Any], path: Path) -> None:
     """All numbers, as NumPy's .npz."""
     data = {f"matrix_{i}": matrix for i, matrix in enumerate(result["matrices"].values())}
     data |= {f"products_{i}": pair for i, pair in enumerate(result["products"].values())}
-    np.savez(path, names=np.array(list(result["matrices"])), **data)
+    with replacing(path) as temporary, open(temporary, "wb") as stream:
+        np.savez(stream, names=np.array(list(result["matrices"])), **data)
 
 
 def plot(result: dict[str, Any], path: Path) -> None:

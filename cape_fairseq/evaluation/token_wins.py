@@ -11,7 +11,7 @@ import numpy as np
 
 from cape_fairseq.data.parallel import read_lines
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.bleu_by_length import bin_name, parse_edges
+from cape_fairseq.evaluation.bins import bin_name, parse_edges
 from cape_fairseq.evaluation.generated import read_scored, reference_tokens, same_references
 from cape_fairseq.evaluation.rows import Rows
 

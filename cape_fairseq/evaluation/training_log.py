@@ -18,6 +18,7 @@ from cape_fairseq.evaluation.rows import Rows
 RECORD = re.compile(r"\| (train_inner|valid|valid on '[^']*' subset)( \| |: )(?P<values>.*)$")
 SUBSET = re.compile(r"\| valid on '([^']*)' subset \|")
 SIMPLE = re.compile(r"(?:^|[ ,|])(\w+)[= ]([-+.\deE]+)(?=,|$| )")
+RISING = ("bleu", "accuracy")  # the best is the highest; of others the lowest
 Curve = dict[int, dict[str, float]]  # number of updates -> values
 
 
@@ -111,7 +112,7 @@ def measure(files: dict[str, Path], value: str = "loss") -> dict[str, Any]:
 def rows(result: dict[str, Any]) -> Rows:
     """The best validation value of each run."""
     value, lines = result["value"], []
-    choose = max if value == "bleu" else min
+    choose = max if value in RISING else min
     for name, splits in result["runs"].items():
         if valid := splits["valid"]:
             update = choose(valid, key=valid.get)

@@ -45,7 +45,7 @@ def prepared(
 def stand_ins(plan: Plan, name: str, folder: str) -> str:
     """Small archives in the formats of a corpus -> where they are."""
     words = command("cape-fairseq", "stand-ins", name, folder, STAND_IN_PAIRS)
-    plan.add(Job(folder, (("rm", "-rf", folder), words), (), (folder,)))
+    plan.add(Job(folder, (("rm", "-rf", folder), words), (), (folder,), folder=True))
     return folder
 
 

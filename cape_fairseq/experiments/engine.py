@@ -54,8 +54,7 @@ class Machine:
             words += ["--executor", self.executor]
             words += [] if self.profile else ["--jobs", "100"]
         elif not self.profile:  # which has limits of its own
-            there = max(len(visible()), self.gpus)
-            words += ["--cores", str(self.cores), "--resources", f"gpu={there}"]
+            words += ["--cores", str(self.cores), "--resources", f"gpu={len(visible())}"]
         return [*words, *self.more, "--config", *config]
 
     def check(self) -> None:
@@ -64,8 +63,10 @@ class Machine:
             UserError: a training wants more GPUs than this machine has.
         """
         here = not (self.executor or self.profile or self.cpu)
-        if here and 0 < len(visible()) < self.gpus:
-            raise UserError(f"{self.gpus} GPUs are asked for, but there are {len(visible())}")
+        if here and len(visible()) < self.gpus:
+            raise UserError(
+                f"{self.gpus} GPUs are asked for, but there are {len(visible())}; give fewer --gpus"
+            )
 
 
 def need_snakemake() -> None:
@@ -134,7 +135,8 @@ def reason(out: Path) -> str:
     if failed:
         log = out / read_job(out / "plan.json", failed[0]).log
         return "\n".join([f"{failed[0]} failed; its log is {log}", *last_words(log)])
-    lines = (out / SNAKEMAKE_LOG).read_text(encoding="utf-8").strip().splitlines()
+    text = (out / SNAKEMAKE_LOG).read_text(encoding="utf-8", errors="replace")
+    lines = text.strip().splitlines()
     told = [line for line in lines if re.search(r"(Exception|Error)\b", line)] or lines[-1:]
     return f"Snakemake failed: {' '.join(told[:1])}; its log is {out / SNAKEMAKE_LOG}"
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from cape_fairseq.data.parallel import write_lines
+from cape_fairseq.data.parallel import read_json, write_lines
 from cape_fairseq.errors import UserError
 
 Command = tuple[str, ...]
@@ -25,6 +25,7 @@ class Job:
     Args:
         name: ``EXPERIMENT/ROW/SEED/STEP``, as far as there are such.
         stdout: the output that takes what the last command prints.
+        folder: whether the output is a folder.
         heavy: takes every core of a machine without GPUs, so that nothing runs beside it; with
             GPUs some of them.
         gpus: of each node; without GPUs on the machine it is left out.
@@ -36,6 +37,7 @@ class Job:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     stdout: str = ""
+    folder: bool = False
     heavy: bool = False
     gpus: int = 0
     nodes: int = 1
@@ -100,8 +102,6 @@ def read_job(path: Path, name: str) -> Job:
     Raises:
         UserError: the plan has no such job.
     """
-    from cape_fairseq.data.parallel import read_json
-
     for found in read_json(path, "jobs")["jobs"]:
         if found["name"] == name:
             own = {key: value for key, value in found.items() if key not in ("rule", "log")}

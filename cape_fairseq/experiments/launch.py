@@ -64,8 +64,10 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def last_news(log: Path) -> str:
-    """The newest line in a job's logs that says how far it is, without fairseq's time stamp."""
-    newest = max(log.parent.glob("*.log"), key=lambda path: path.stat().st_mtime)
+    """The newest line in a job's logs that says how far it is, without fairseq's time stamp. What
+    fairseq-train says is in a log of its own."""
+    logs = [path for path in (log, log.with_name("training.log")) if path.exists()]
+    newest = max(logs, key=lambda path: path.stat().st_mtime)
     with open(newest, "rb") as stream:
         stream.seek(max(0, newest.stat().st_size - 8192))
         text = stream.read().decode(errors="replace")

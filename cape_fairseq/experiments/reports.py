@@ -124,12 +124,13 @@ def swapped_sentences(plan, experiment, models, text, smoke) -> list[str]:
 
 
 def position_vectors(plan, experiment, models, text, smoke) -> list[str]:
-    """FLOATER, Figure 3: the position matrices of every encoding."""
-    first = {row: seeds[0].checkpoint for row, seeds in models.items() if row.endswith("all")}
-    ready = [seeds[0].ready for seeds in models.values()]
+    """FLOATER, Figure 3: the position matrices of rows with positions in every block."""
+    first = {row: seeds[0] for row, seeds in models.items() if row.endswith("all")}
     if not first:
         return []
-    words = ("plot-positions", list(first.values()), "--names", list(first))
+    ready = [model.ready for model in first.values()]
+    words = ("plot-positions", [model.checkpoint for model in first.values()])
+    words += ("--names", list(first))
     words += ("--json", f"{experiment.name}/position_vectors.json")
     return report(plan, experiment, "position_vectors", words, ready)
 

@@ -9,6 +9,7 @@ from cape_fairseq.experiments.jobs import Job, Plan, command
 
 # Translations of all experiments; a recipe may give others after these.
 GENERATE = ("--max-tokens", "4096", "--log-format", "simple")
+BEAM = ("--beam", "4")
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def translate(
     text: Text,
     subset: str,
     name: str,
-    options: Sequence[str] = ("--beam", "4"),
+    options: Sequence[str] = BEAM,
 ) -> str:
     """Beam search, with subwords joined."""
     return generate(plan, model, text, subset, name, command(options, "--remove-bpe"))

@@ -144,9 +144,9 @@ class TrainingRun:
             what = " and the ".join(changed)
             say(f"{self.run}: the {what} changed; training starts anew, what was is in {old.name}")
             shutil.rmtree(old, ignore_errors=True)
+            if self.log.exists():  # first: a log of two trainings would be read as one
+                self.log.replace(self.checkpoints / self.log.name)
             self.checkpoints.rename(old)
-            if self.log.exists():
-                self.log.replace(old / self.log.name)
             return empty
         for start in before["starts"]:  # one that was killed never said how long it ran
             if "seconds" not in start and self.log.exists():
@@ -196,11 +196,11 @@ class TrainingRun:
             status = self.start(lock)
             record |= {"seconds": round(time.time() - record["begun"], 1), "status": status}
             self.write_state(state, self.state_path)
-        if status == STOPPED:
-            raise SystemExit(STOPPED)
-        if status:
-            raise UserError(f"fairseq-train failed (exit status {status}); see {self.log}")
-        self.write_state(self.finished(state), self.checkpoints / "trained.json")
+            if status == STOPPED:
+                raise SystemExit(STOPPED)
+            if status:
+                raise UserError(f"fairseq-train failed (exit status {status}); see {self.log}")
+            self.write_state(self.finished(state), self.checkpoints / "trained.json")
 
     def is_complete(self) -> bool:
         """Whether all updates are made; fairseq would make one more."""
@@ -218,13 +218,13 @@ class TrainingRun:
     def finished(self, state: dict[str, Any]) -> dict[str, Any]:
         """What the steps after it, and results.json, know of the training."""
         starts = state["starts"]
-        last = next(self.checkpoints.glob("checkpoint_best.pt"), None)
+        best = self.checkpoints / "checkpoint_best.pt"
         return {
             **state,
             "processes": max(self.gpus, 1) * self.nodes,
             "device": device(),
             "wall_seconds": round(sum(start.get("seconds", 0) for start in starts), 1),
-            "checkpoint": digest(last or self.checkpoints / "checkpoint_last.pt"),
+            "checkpoint": digest(best if best.exists() else best.with_name("checkpoint_last.pt")),
         }
 
     def start(self, lock: int) -> int:

@@ -24,7 +24,7 @@ for job in plan["jobs"]:
     rule:
         name: job["rule"]
         input: job["inputs"]
-        output: [directory(path) if job["rule"].startswith("stand_ins") else path for path in job["outputs"]]
+        output: [directory(path) if job["folder"] else path for path in job["outputs"]]
         params:
             name=job["name"],
             commands=[list(command) for command in job["commands"]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -36,15 +37,21 @@ def blocks(file: int, more: bool = False) -> Iterator[list[bytes]]:
         more: whether another file follows, so that the last line gets the end that it may lack.
     """
     rest: list[bytes] = []
+    first = without_mark
     while block := os.read(file, BLOCK):
         *complete, tail = block.split(b"\n")
         if complete:
-            complete[0] = b"".join([*rest, complete[0]])
+            complete[0] = first(b"".join([*rest, complete[0]]))
             yield [line + b"\n" for line in complete]
-            rest = []
+            rest, first = [], bytes
         rest.append(tail)
-    if last := b"".join(rest):
+    if last := first(b"".join(rest)):
         yield [last + (b"\n" if more else b"")]
+
+
+def without_mark(line: bytes) -> bytes:
+    """The first line of a file without the mark that Windows' editors put before it."""
+    return line.removeprefix(codecs.BOM_UTF8)
 
 
 def numbered(found: Iterable[list[bytes]], number: int = 0) -> Iterator[list[Line]]:

@@ -57,8 +57,7 @@ class TextSettings:
         """
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            known = {own.name: own for own in fields(cls)}
-            if unknown := set(found) - set(known):
+            if unknown := set(found) - {own.name for own in fields(cls)}:
                 raise UserError(
                     f"{path} has {', '.join(sorted(unknown))}, which this version does not know; "
                     "export the model again"

@@ -98,11 +98,9 @@ class StackedTranslationTask(TranslationTask):
             ValueError: an option makes no sense, or the separator is in no dictionary.
         """
         super().__init__(cfg, src_dict, tgt_dict)
-        tokens = cfg.stack_min_tokens
-        if tokens is None and cfg.stack_sentences is None:
-            tokens = PAPER_MIN_TOKENS
+        measures = cfg.stack_min_tokens, cfg.stack_sentences
         try:
-            self.rules = Rules(tokens, cfg.stack_sentences, cfg.stack_keep_rest, cfg.stack_swap)
+            self.rules = Rules(*measures, cfg.stack_keep_rest, cfg.stack_swap)
         except ValueError as error:
             raise ValueError(f"--stack-min-tokens and --stack-sentences: {error}") from None
         for option in ("load_alignments", "num_batch_buckets", "truncate_source"):

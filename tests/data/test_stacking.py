@@ -157,8 +157,12 @@ def test_nothing_is_lost_and_targets_are_long_enough(pairs, least):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"min_tokens": 3, "sentences": 3}, {"min_tokens": 0}, {"sentences": -1}]
+    "options", [{"min_tokens": 3, "sentences": 3}, {"min_tokens": 0}, {"sentences": -1}]
 )
 def test_measures_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match="give"):
         Rules(**options)
+
+
+def test_the_papers_stacks_where_nothing_is_said():
+    assert Rules() == Rules(min_tokens=300)

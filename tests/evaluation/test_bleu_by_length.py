@@ -9,14 +9,8 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from cape_fairseq.errors import UsageError
-from cape_fairseq.evaluation.bleu_by_length import (
-    bin_members,
-    bin_name,
-    bootstrap,
-    difference,
-    parse_edges,
-    signature,
-)
+from cape_fairseq.evaluation.bins import bin_members, bin_name, parse_edges
+from cape_fairseq.evaluation.bleu_by_length import bootstrap, difference, signature
 from tests.support import cape
 
 WORDS = "the a cat dog sees hears big small red house and runs".split()  # noqa: SIM905

@@ -73,6 +73,13 @@ def test_plot_training_on_a_real_log(data_bin, tmp_path, form):
     assert "has no bleu; choose another --value" in refused.stderr
 
 
+def test_the_best_accuracy_is_the_highest(tmp_path):
+    text = "| INFO | valid | epoch 001 | accuracy {} | num_updates {}\n"
+    (tmp_path / "log").write_text(text.format(40, 10) + text.format(60, 20))
+    out = cape("plot-training", "a=log", "--value", "accuracy", cwd=tmp_path).stdout
+    assert out.splitlines()[1].split() == ["a", "60", "20", "20"]
+
+
 def test_tensorboard(data_bin, tmp_path):
     """fairseq's option, with the package of the extra "tensorboard"."""
     pytest.importorskip("tensorboardX")

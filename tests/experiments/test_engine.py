@@ -58,8 +58,19 @@ def test_more_gpus_than_there_are_are_refused_at_once(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="4 GPUs are asked for, but there are 2"):
         engine.run(Plan(), tmp_path / "out", Machine(gpus=4), "")
     assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(engine, "visible", list)
+    with pytest.raises(UserError, match="1 GPUs are asked for, but there are 0; give fewer --gpus"):
+        Machine(gpus=1).check()
     Machine(gpus=4, executor="slurm").check()
     Machine(gpus=4, cpu=True).check()
+
+
+def test_what_snakemake_said_in_another_encoding_is_told(tmp_path):
+    (tmp_path / NEWS_FILE).parent.mkdir(exist_ok=True)
+    (tmp_path / NEWS_FILE).touch()
+    (tmp_path / SNAKEMAKE_LOG).parent.mkdir(exist_ok=True)
+    (tmp_path / SNAKEMAKE_LOG).write_bytes("OSError: Gerät voll\n".encode("latin-1"))
+    assert "OSError: Ger" in reason(tmp_path)
 
 
 def test_a_signal_after_all_have_ended_is_no_error(tmp_path):
@@ -128,6 +139,16 @@ def test_snakemake_is_told_where_jobs_run(machine, words, monkeypatch):
     assert found[found.index("--config") - 1] == "--keep-going"
     for option in ("--cores", "--executor", "--profile", "--jobs"):
         assert (option in found) == (option in words)
+
+
+def test_a_name_makes_no_folder(tmp_path):
+    """Only stand-ins are written into one."""
+    pytest.importorskip("snakemake")
+    job = Job("stand-ins/train", (("touch", "made"),), outputs=("made",))
+    plan = Plan([job, Job("folder", (("mkdir", "here"),), outputs=("here",), folder=True)])
+    engine.run(plan, tmp_path, Machine(cores=1), "")
+    assert (tmp_path / "made").is_file()
+    assert (tmp_path / "here").is_dir()
 
 
 def test_two_jobs_of_one_name_must_be_one():

@@ -1,12 +1,15 @@
 """A training in a folder: resumed, started anew, refused, alone; and jobs around it."""
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from torch.distributed.launcher.api import LaunchConfig
@@ -82,11 +85,19 @@ def test_another_parent_or_other_data_start_anew(data_bin, tmp_path, capsys):
     assert "the parent changed; training starts anew" in capsys.readouterr().err
     assert not kept.exists()
     assert (tmp_path / "run" / "checkpoints.old" / kept.name).exists()
+    run.log.parent.mkdir(parents=True)
+    run.log.write_text("of the second\n")
     run.write_state(run.begin(), run.state_path)
     with open(tmp_path / "bin" / "dict.en.txt", "a") as stream:
         stream.write("more 1\n")
+    with pytest.MonkeyPatch.context() as killed:
+        killed.setattr(Path, "rename", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run.begin()
+    assert not run.log.exists()  # else two trainings would be read as one
     run.begin()
     assert "the data changed; training starts anew" in capsys.readouterr().err
+    assert (tmp_path / "run" / "checkpoints.old" / run.log.name).read_text() == "of the second\n"
 
 
 def test_a_killed_start_counts_in_the_time(data_bin, tmp_path):
@@ -209,6 +220,10 @@ def test_time_to_go(tmp_path):
     line = launch.last_news(tmp_path / "train.log")
     assert launch.time_to_go(training, line) == "update 40 of 100, 2 min to go: "
     assert launch.time_to_go(training, "words") == ""
+    (tmp_path / "stacks.log").write_text("| INFO | fairseq | stacks: 3 of 9\n")  # a job beside it
+    (tmp_path / "test.log").touch()
+    os.utime(tmp_path / "test.log", (0, 0))
+    assert launch.last_news(tmp_path / "test.log") == line
 
 
 def test_torchrun_gives_a_validation_and_a_checkpoint_time(tmp_path, monkeypatch):

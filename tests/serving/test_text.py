@@ -33,6 +33,15 @@ def test_many_short_lines_in_flat_memory(tmp_path):
     assert most <= 1 << 17
 
 
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbfa", b"a\n\xef\xbb\xbfb"])
+def test_the_mark_of_windows_editors_is_no_text(content, tmp_path):
+    """At the beginning; elsewhere it is what it was."""
+    (tmp_path / "in").write_bytes(content)
+    with open(tmp_path / "in", "rb") as stream:
+        found = [line.text for lines in numbered(blocks(stream.fileno())) for line in lines]
+    assert found == content.removeprefix(b"\xef\xbb\xbf").decode().split("\n")
+
+
 def test_a_file_before_another_ends_its_last_line(tmp_path):
     (tmp_path / "in").write_bytes(b"a\r\nb")
     with open(tmp_path / "in", "rb") as stream:

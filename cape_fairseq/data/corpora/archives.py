@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import http.client
 import io
 import os
 import shutil
@@ -19,10 +21,12 @@ from typing import IO
 from tqdm import tqdm
 
 from cape_fairseq import locks
+from cape_fairseq.data.parallel import write_lines
 from cape_fairseq.errors import UserError
 from cape_fairseq.files import sha256
 
 BLOCK = 1 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def fetch(url: str, folder: Path) -> Path:
@@ -37,12 +41,11 @@ def fetch(url: str, folder: Path) -> Path:
     """
     path = folder / file_name(url)
     if path.is_file():
-        check_sum(path)
+        check_sum(path, path.name)
         return path
     with locks.held(folder / "lock", wait=True, waiting=partial(tell_of, path)):
         if not path.is_file():  # nobody else has fetched it meanwhile
             download(url, path)
-            check_sum(path, record=True)
     return path
 
 
@@ -71,7 +74,7 @@ def download(url: str, path: Path) -> None:
             part.unlink()
             download(url, path)
             return
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise UserError(
             f"{url} cannot be fetched ({reason}); start again to go on, or put {path.name} into "
@@ -81,6 +84,7 @@ def download(url: str, path: Path) -> None:
         raise UserError(
             f"{url}: the connection ended early; start again to go on from {size(part):,} bytes"
         )
+    check_sum(part, path.name, record=True)  # before anybody takes it for complete
     os.replace(part, path)
 
 
@@ -106,22 +110,22 @@ def size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def check_sum(path: Path, record: bool = False) -> None:
-    """Compare a file with its line in SHA256SUMS beside it; ``record`` adds the line. What was put
-    there has none."""
+def check_sum(path: Path, name: str, record: bool = False) -> None:
+    """Compare a file with the line of ``name`` in SHA256SUMS beside it; ``record`` adds the line.
+    What was put there has none."""
     sums = path.with_name("SHA256SUMS")
     lines = sums.read_text().splitlines() if sums.exists() else []
     known = {name.lstrip(" *"): value for value, _, name in (line.partition(" ") for line in lines)}
-    if not record and path.name not in known:
+    if not record and name not in known:
         return
     found = sha256([path])
-    if known.setdefault(path.name, found) != found:
+    if known.setdefault(name, found) != found:
         raise UserError(
             f"{path} is not what {sums} says; remove the file to fetch it again, or its line to "
             "trust it"
         )
     if record:
-        sums.write_text("".join(f"{value}  {name}\n" for name, value in sorted(known.items())))
+        write_lines(sums, [f"{value}  {name}" for name, value in sorted(known.items())])
 
 
 def extract(archive: Path, members: list[str], folder: Path) -> list[Path]:
@@ -145,6 +149,8 @@ def extract(archive: Path, members: list[str], folder: Path) -> list[Path]:
             missing.discard(name)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         discard(written)
+        if getattr(error, "errno", None) in FULL:
+            raise UserError(f"{archive} cannot be unpacked into {folder}: {error}") from None
         raise UserError(
             f"{archive} is damaged ({error}); remove it and start again to fetch it anew"
         ) from None

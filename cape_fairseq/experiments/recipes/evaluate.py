@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.bleu_by_length import parse_edges
+from cape_fairseq.evaluation.bins import parse_edges
 from cape_fairseq.evaluation.scoring import metric
 from cape_fairseq.experiments import steps
 from cape_fairseq.experiments.jobs import Job, Plan, command
-from cape_fairseq.experiments.recipes.settings import NOT_CUT
+from cape_fairseq.experiments.recipes.settings import WHOLE
 from cape_fairseq.experiments.steps import Model, Text
 from cape_fairseq.files import sha256
 
@@ -76,7 +76,7 @@ class Evaluation:
         )
 
     def beam(self) -> tuple[str, ...]:
-        return command("--beam", 4, NOT_CUT, "--max-tokens", self.max_tokens)
+        return command(WHOLE, "--max-tokens", self.max_tokens)
 
     def language(self) -> tuple[str, ...]:
         return ("--language", self.target) if self.detokenize else ()

@@ -12,11 +12,11 @@ from cape_fairseq.experiments.recipes import length_rows
 from cape_fairseq.experiments.recipes.length_rows import Row
 from cape_fairseq.experiments.recipes.settings import (
     LONGEST,
-    NOT_CUT,
     OWN,
     QUICK,
     QUICK_STACK,
     QUICK_UPDATES,
+    WHOLE,
     check_stacks,
     longest,
     positions,
@@ -158,7 +158,7 @@ def trained(plan: Plan, wanted: Lengths, text: Text, name: str, seed: int) -> Mo
 def test(plan: Plan, model: Model, text: Text, wanted: Lengths) -> str:
     """Translate sentences and stacks with a model, score stacks -> length.json."""
     run, long = model.run, stacks(wanted.tokens)
-    beam = command("--beam", 4, NOT_CUT)
+    beam = WHOLE
     room = positions(longest(wanted.options))
     outputs = (
         steps.translate(plan, model, text, "test", "test", command(beam, room)),

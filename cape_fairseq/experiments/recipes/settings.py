@@ -10,7 +10,7 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import metric
 from cape_fairseq.experiments.corpora import raw_file
 from cape_fairseq.experiments.jobs import given, last_of
-from cape_fairseq.experiments.steps import GENERATE
+from cape_fairseq.experiments.steps import BEAM, GENERATE
 
 TINY = (
     *("--optimizer", "fused_adam", "--adam-betas", "(0.9, 0.98)", "--lr", "4e-3"),
@@ -30,8 +30,8 @@ TUNING = ("--lr", "2e-3", "--warmup-updates", "100")
 # CAPE without source scale and begin-of-sentence token. The paper has both; together they slow
 # learning down on little text in similar word order (docs/length.md).
 PLAIN_SOURCE = ("--source-scale", "1", "--source-bos", "off")
-# Stacks of up to 2 x source + 200 tokens are not cut.
-NOT_CUT = ("--max-len-a", "2", "--max-len-b", "200")
+# Translations of up to 2 x source + 200 tokens are not cut.
+WHOLE = (*BEAM, "--max-len-a", "2", "--max-len-b", "200")
 LONGEST = 1024  # tokens that fairseq's models take where nothing else is said
 
 

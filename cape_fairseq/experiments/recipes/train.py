@@ -12,9 +12,9 @@ from cape_fairseq.evaluation.scoring import splitter
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command, given
 from cape_fairseq.experiments.recipes.settings import (
-    NOT_CUT,
     OWN,
     TINY,
+    WHOLE,
     check_stacks,
     longest,
     mixed,
@@ -131,7 +131,7 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
         parent = stage.started_from()
         ready = corpora.long_enough(plan, text, stage.options(), gpus)
         model = steps.train(plan, stage.run, ready, stage.options(), parent, gpus=gpus)
-        beam = command("--beam", 4, NOT_CUT, positions(most))
+        beam = command(WHOLE, positions(most))
         output = steps.translate(plan, model, text, "test", name, beam)
         results.append(steps.score(plan, model, known, [name], [output]))
     table = f"{wanted.run}/table.txt"

@@ -1,9 +1,12 @@
 """Archives of corpora: broken, changed, cut off, or not to be had."""
 
+import errno
+import http.client
 import threading
 import time
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import Mock
 
 import pytest
 
@@ -76,7 +79,7 @@ def test_a_changed_archive_is_refused(tmp_path):
     build_archives("multi30k_en_de", tmp_path)
     fetch("http://nowhere.invalid/train.en.gz", tmp_path)
     assert not (tmp_path / "SHA256SUMS").exists()  # put there by hand
-    check_sum(tmp_path / "train.en.gz", record=True)  # as after a download
+    check_sum(tmp_path / "train.en.gz", "train.en.gz", record=True)  # as after a download
     fetch("http://nowhere.invalid/train.en.gz", tmp_path)
     (tmp_path / "train.en.gz").write_bytes(b"other")
     with pytest.raises(UserError, match=r"is not what .*SHA256SUMS says"):
@@ -92,16 +95,16 @@ def test_no_network_is_one_sentence(tmp_path):
 def test_two_corpora_fetch_an_archive_once(tmp_path, monkeypatch):
     begun, fetched = threading.Barrier(2), []
 
-    def slow(url, path):
+    def slow(url, part):
         fetched.append(url)
         time.sleep(0.5)
-        path.write_bytes(b"content")
+        part.write_bytes(b"content")
 
     def start():
         begun.wait()
         fetch("http://nowhere.invalid/x.tgz", tmp_path)
 
-    monkeypatch.setattr(archives, "download", slow)
+    monkeypatch.setattr(archives, "receive", slow)
     threads = [threading.Thread(target=start) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -154,8 +157,24 @@ def test_a_download_that_was_cut_off_goes_on(tmp_path, ranges):
         server.shutdown()
     assert (tmp_path / "x.tgz").read_bytes() == Server.content
     assert handler.asked == [None, "bytes=60000-"]
-    check_sum(tmp_path / "x.tgz", record=True)
+    check_sum(tmp_path / "x.tgz", "x.tgz")
+    assert "x.tgz" in (tmp_path / "SHA256SUMS").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["SHA256SUMS", "x.tgz"]
+
+
+def test_a_download_that_ends_within_a_chunk_is_a_users_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "receive", Mock(side_effect=http.client.IncompleteRead(b"x")))
+    with pytest.raises(UserError, match=r"cannot be fetched .*start again to go on"):
+        download("http://nowhere.invalid/x.tgz", tmp_path / "x.tgz")
+
+
+def test_a_full_disk_is_no_damaged_archive(tmp_path, monkeypatch):
+    build_archives("multi30k_en_de", tmp_path)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(archives.shutil, "copyfileobj", Mock(side_effect=full))
+    with pytest.raises(UserError, match=r"cannot be unpacked into .*: .* No space left"):
+        extract(tmp_path / "train.en.gz", ["train.en.gz"], tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize(

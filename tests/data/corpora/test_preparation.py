@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fairseq.data import indexed_dataset
 
+from cape_fairseq import locks
 from cape_fairseq.data.corpora import binarizing
 from cape_fairseq.data.corpora.archives import file_name
 from cape_fairseq.data.corpora.cleaning import is_clean
@@ -192,5 +193,9 @@ def test_the_commands_that_prepare(tmp_path):
     printed = cape("prepare-corpus", "multi30k_en_de", *where, "--workers", 1, "--limit", 20)
     assert ["extract", "train", "20"] in [line.split() for line in printed.stdout.splitlines()]
     assert "alpha is " in printed.stdout
+    with locks.held(tmp_path / "out" / "lock"):
+        other = cape("prepare-corpus", "multi30k_en_de", *where, "--limit", 20, check=False)
+    assert other.returncode == 1
+    assert "out is in use by process" in other.stderr
     cape("toy-corpus", tmp_path / "toy", "--seed", 3)
     assert len((tmp_path / "toy" / "test_long.de").read_text().splitlines()) == 300
