@@ -22,7 +22,7 @@ def build_positions(args: Any, stack: Stack, bos: int | None = None) -> StackPos
     """
     row = ENCODINGS[args.position_encoding]
     encodings = []
-    for block in range(1, stack.layers + 1):
+    for block in range(1, max(stack.layers, 1) + 1):  # without layers there is an input, too
         encoding = row.encode(args, stack, block) if row.encode else None
         if encoding is None:
             break

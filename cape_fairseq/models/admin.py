@@ -105,14 +105,20 @@ def training_batch(
 def training_data(task: Any) -> Any:
     """
     Raises:
-        ValueError: the task has none.
+        ValueError: the task has none, or none of pairs.
     """
     cfg = getattr(task, "cfg", None)
     split = getattr(cfg, "train_subset", None) or "train"
     try:
         if split not in task.datasets:
             task.load_dataset(split, epoch=1, combine=True)
-        return task.dataset(split)
+        found = task.dataset(split)
+        if not hasattr(found, "src_sizes"):
+            raise ValueError(
+                "--residual-init admin measures on pairs of sentences, and this task has another "
+                "kind of data; give --residual-init default"
+            )
+        return found
     except (AttributeError, FileNotFoundError) as error:
         raise ValueError(
             f"--residual-init admin measures on training data, and there is none: {error}"

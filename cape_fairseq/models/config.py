@@ -2,6 +2,7 @@
 
 # No "from __future__ import annotations": fairseq reads the types of fields at run time.
 import logging
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,13 @@ class SpeedOptions:
     )
 
 
+LAST = "checkpoint_last.pt"  # where a training goes on if nothing else is said
 OWN_GROUPS = (*GROUPS, InitialOptions, SpeedOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(
     "PositionalTransformerConfig", [], bases=(*OWN_GROUPS, TransformerConfig)
 )
+PositionalTransformerConfig.__module__ = __name__  # pickle looks for it there
 
 
 def base_architecture(args: Any) -> None:
@@ -92,24 +95,23 @@ def base_architecture(args: Any) -> None:
 
 def adopt_parent(args: Any) -> None:
     """Let an encoding keep what gives its parameters their meaning in the model that is
-    fine-tuned; and one that keeps the positions of another one keep those of that model, with
-    their options, so that nothing of it is lost.
+    fine-tuned or restored; and one that keeps the positions of another one keep those of that
+    model, with their options, so that nothing of it is lost.
 
     Raises:
         ValueError: the model has positions that cannot be kept, or cannot be read.
     """
     row = ENCODINGS.get(getattr(args, "position_encoding", None))
-    path = getattr(args, "finetune_from_model", None)
-    if not row or not path or is_complete(args):
+    option, paths = begins_with(args)
+    if not row or not paths or is_complete(args):
         return
     if not (row.keeps or row.meaning or "source_scale" in row.defaults):
         return  # nothing to take over
-    folder = Path(getattr(args, "save_dir", None) or "checkpoints")
     try:
-        origin, options = origin_of(folder, Path(path))
-    except ValueError:
+        origin, options = origin_of(paths)
+    except UserError as error:
         if row.keeps:
-            raise
+            raise ValueError(f"{option}: {error}") from None
         return  # fairseq, which knows more kinds of paths, reads or refuses it
     parent = encoding_of(options)
     keeps = ENCODINGS[parent].keeps if parent in ENCODINGS else ""
@@ -120,22 +122,28 @@ def adopt_parent(args: Any) -> None:
         adopt_positions(args, row, origin, options)
 
 
-def origin_of(folder: Path, parent: Path) -> tuple[Path, Any]:
-    """The checkpoint of the training that goes on in a folder, otherwise its parent; and its
-    options.
+def begins_with(args: Any) -> tuple[str, list[Path]]:
+    """What a training starts from: the option that says it, and checkpoints, the first that can be
+    read counts."""
+    restored = getattr(args, "restore_file", None) or LAST
+    if restored != LAST:
+        return "--restore-file", [Path(restored)]
+    path = getattr(args, "finetune_from_model", None)
+    # A training that goes on has a last one; if it is damaged, fairseq takes the one before.
+    last = Path(getattr(args, "save_dir", None) or "checkpoints") / LAST
+    return "--finetune-from-model", [last, Path(path)] if path else []
+
+
+def origin_of(paths: list[Path]) -> tuple[Path, Any]:
+    """The first of these checkpoints that can be read, and its options.
 
     Raises:
-        ValueError: the parent cannot be read.
+        UserError: none can; why the last cannot.
     """
-    last = folder / "checkpoint_last.pt"
-    try:
-        return last, options_of(read(last))
-    except UserError:  # there is none, or it is damaged and fairseq takes the one before
-        pass
-    try:
-        return parent, options_of(read(parent))
-    except UserError as error:
-        raise ValueError(f"--finetune-from-model: {error}") from None
+    for path in paths[:-1]:
+        with suppress(UserError):
+            return path, options_of(read(path))
+    return paths[-1], options_of(read(paths[-1]))
 
 
 def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> bool:

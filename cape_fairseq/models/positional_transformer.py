@@ -75,9 +75,8 @@ class PositionalTransformer(TransformerModelBase):
         if args.residual_init == "admin":
             initialize(model, task)
             args.residual_init = "admin-profiled"
-        model.decoder.align_in_training = bool(
-            getattr(getattr(task, "cfg", None), "load_alignments", False)
-        )
+        options = getattr(task, "cfg", None) or getattr(task, "args", None)
+        model.decoder.align_in_training = bool(getattr(options, "load_alignments", False))
         return model
 
     @classmethod

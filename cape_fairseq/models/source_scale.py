@@ -74,11 +74,15 @@ def target_source_ratio(task: Any, limits: tuple[int, int]) -> float:
                 f"'{split}.{target}-{source}' in {folder}; binarize it with fairseq-preprocess, or "
                 f"{HOW_TO}"
             )
-        for prefix in shards:
+        times = [1] * len(shards)
+        if len(shards) > 1:
+            times[0] = getattr(cfg, "upsample_primary", None) or 1
+        for prefix, often in zip(shards, times, strict=True):
             sizes = np.stack([side_sizes(f"{prefix}.{language}", raw) for language in pair])
             if getattr(cfg, "truncate_source", False):
                 sizes[0] = np.minimum(sizes[0], limits[0])
-            totals += sizes[:, (sizes <= np.array(limits)[:, None]).all(axis=0)].sum(axis=1)
+            fitting = (sizes <= np.array(limits)[:, None]).all(axis=0)
+            totals += often * sizes[:, fitting].sum(axis=1)
     if not totals[0]:
         raise ValueError(f"--source-scale auto finds no source tokens in {folders[0]}; {HOW_TO}")
     return float(totals[1] / totals[0])

@@ -32,6 +32,8 @@ def validate(args: Any) -> None:
         clash = getattr(args, name, False) and args.residual_init != "default"
         require(not clash, name, "set", f"left out with --residual-init {args.residual_init}")
         refuse_pruning(args, side)
+        layers, flow = getattr(args, f"{side}_layers"), ENCODINGS[args.position_encoding].flow
+        require(layers > 0 or flow is None, f"{side}_layers", layers, "at least 1 for trajectories")
 
 
 def refuse_pruning(args: Any, side: str) -> None:

@@ -92,6 +92,7 @@ class Attention(MultiheadAttention):
         k, v = self.keys_and_values(source, batch, incremental_state, turn, *biases)
         causal = causal and mask is None and incremental_state is None
         copies = times(batch, k.size(0))  # hypotheses of a sentence look at one copy of its keys
+        mask = mask if mask is None else as_many(mask, k.size(0))
         # For a single query the fused kernel of CPUs is slower (three times, at 100 keys).
         alone = length == 1 and not self.training and q.device.type == "cpu"
         x, weights = self.attend(fold(q, copies), k, v, mask, causal, need_weights or alone)
@@ -127,19 +128,25 @@ class Attention(MultiheadAttention):
     ) -> IncrementalState:
         """fairseq's, where the keys of a cross-attention may be one copy for several rows.
 
-        As in a beam search, every sentence has equally many rows, one after another, and keeps them
-        or ends.
+        In a beam search every sentence has equally many rows, one after another, and keeps them or
+        ends. Where rows are chosen otherwise, each gets keys of its own.
         """
         saved = self._get_input_buffer(incremental_state)
         if not saved or not self.encoder_decoder_attention:
             return super().reorder_incremental_state(incremental_state, new_order)
-        copies = int(saved["copies"])
-        if saved["prev_key"].size(0) * copies != new_order.size(0):  # sentences have ended
-            order = new_order[::copies] // copies
+        keys, copies = saved["prev_key"], int(saved["copies"])
+        order = new_order // copies
+        first = order[::copies]
+        if torch.equal(first.repeat_interleave(copies), order):
+            order = first
+        else:
+            copies = 1
+        if not torch.equal(order, torch.arange(len(keys), device=order.device)):
             moved = {
                 name: saved[name].index_select(0, order) for name in ("prev_key", "prev_value")
             }
-            self._set_input_buffer(incremental_state, {**saved, **moved})
+            saved = {**saved, **moved, "copies": torch.tensor(copies)}
+            self._set_input_buffer(incremental_state, saved)
         return incremental_state
 
     def split_heads(self, x: Tensor) -> Tensor:
@@ -187,6 +194,15 @@ def unfold(x: Tensor, copies: int) -> Tensor:
 def times(rows: int, each: int) -> int:
     """How many rows there are for each; one in an empty batch."""
     return rows // each if each else 1
+
+
+def as_many(mask: Tensor, rows: int) -> Tensor:
+    """A mask of [B, H, T, S], each row of it for equally many of ``rows``, or the reverse."""
+    if mask.dim() < 4 or mask.size(0) in (1, rows):
+        return mask
+    if mask.size(0) > rows:
+        return mask[:: mask.size(0) // rows]
+    return mask.repeat_interleave(rows // mask.size(0), 0)
 
 
 def add(x: Tensor, bias: Tensor | None) -> Tensor:

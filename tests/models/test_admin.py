@@ -157,6 +157,13 @@ def test_without_training_data_it_is_refused():
         build("sinpos_transformer_tiny", residual_init="admin")
 
 
+def test_data_without_pairs_are_refused(monkeypatch):
+    """Of translation_multi_simple_epoch, for instance."""
+    monkeypatch.setattr(DataTask, "dataset", lambda self, split: object())
+    with pytest.raises(ValueError, match="another kind of data; give --residual-init default"):
+        training_batch(DataTask(), None)
+
+
 def test_pre_norm_is_refused():
     with pytest.raises(
         ValueError,

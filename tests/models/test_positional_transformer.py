@@ -1,5 +1,6 @@
 """The model: equal to fairseq's where it must be, deterministic, step by step as in parallel."""
 
+import pickle
 from argparse import Namespace
 
 import pytest
@@ -238,9 +239,37 @@ def test_alignments_are_returned_in_training_where_the_task_has_them(monkeypatch
     assert build("cape_transformer_tiny").train()(batch(LENGTHS, True), None, target)[1][
         "attn"
     ] == [None]
-    monkeypatch.setattr(ToyTask, "cfg", Namespace(load_alignments=True), raising=False)
-    model = build("cape_transformer_tiny").train()
-    assert model(batch(LENGTHS, True), None, target)[1]["attn"][0].shape == (3, 7, 9)
+    for name in ("args", "cfg"):  # older tasks have the former
+        monkeypatch.setattr(ToyTask, name, Namespace(load_alignments=True), raising=False)
+        model = build("cape_transformer_tiny").train()
+        assert model(batch(LENGTHS, True), None, target)[1]["attn"][0].shape == (3, 7, 9)
+        monkeypatch.delattr(ToyTask, name)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_model_can_be_pickled(encoding):
+    model = build(f"{encoding}_transformer_tiny")
+    copy = pickle.loads(pickle.dumps(model))
+    given = batch(LENGTHS, True), None, targets(False)
+    assert torch.equal(model(*given)[0], copy(*given)[0])
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+@pytest.mark.parametrize(("encoding", "learned"), [("sinpos", False), ("abspos", True)])
+def test_a_side_without_layers_has_positions_as_in_fairseq(side, encoding, learned):
+    options = {f"{side}_layers": 0}
+    ours = build(f"{encoding}_transformer_tiny", **options)
+    learned_pos = {f"{s}_learned_pos": learned for s in ("encoder", "decoder")}
+    theirs = build("transformer", **options, **learned_pos)
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    given = batch(LENGTHS, True), None, targets(False)
+    difference = (ours(*given)[0] - theirs(*given)[0])[given[2].ne(PAD)]
+    assert difference.abs().max() < 1e-5
+
+
+def test_trajectories_need_layers():
+    with pytest.raises(ValueError, match="--encoder-layers is 0, but it must be at least 1 for"):
+        build("floater_transformer_tiny", encoder_layers=0)
 
 
 def test_all_hidden_states_are_returned():

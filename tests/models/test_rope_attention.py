@@ -109,6 +109,8 @@ def test_a_fine_tuned_model_keeps_it(tmp_path, caplog):
     caplog.clear()
     assert build(ARCH, rope_attention="self", **options).args.rope_attention == "self"
     assert "was trained with self+cross, so its positions will be others" in caplog.text
+    restored = {"restore_file": str(tmp_path / "parent.pt")}  # with --reset-optimizer, for instance
+    assert build(ARCH, **restored).args.rope_attention == "self+cross"
 
 
 def test_from_floater_on_it(tmp_path):

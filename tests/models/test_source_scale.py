@@ -67,6 +67,9 @@ def test_other_direction_and_numbered_shards(shards, tmp_path):
             (tmp_path / name).write_bytes((one / name).read_bytes())
             (tmp_path / name.replace("train", "train1")).write_bytes((two / name).read_bytes())
     assert resolve_source_scale("auto", task(tmp_path), LIMITS) == 10 / 6
+    often = task(tmp_path, upsample_primary=5)
+    assert resolve_source_scale("auto", often, LIMITS) == (5 * 6 + 4) / (5 * 4 + 2)
+    assert resolve_source_scale("auto", task(one, upsample_primary=5), LIMITS) == 6 / 4
 
 
 def test_model_resolves_auto_from_its_task(shards, monkeypatch):
