@@ -6,7 +6,7 @@ from typing import Any
 from cape_fairseq.encodings.options import choice, option, require
 from cape_fairseq.encodings.row import Encoding, Stack
 from cape_fairseq.positions.alibi import LinearBiases
-from cape_fairseq.positions.rotary import Rotary
+from cape_fairseq.positions.rotary import BASE, Rotary
 
 SHIFTS = "{} sees only differences of positions, which are the same after a shift of the sentence"
 
@@ -17,6 +17,12 @@ class RopeOptions:
         "self",
         "rope: what is turned; cross-attention, too, by the positions of target tokens and, times "
         "--source-scale, of source tokens",
+    )
+    rope_base: float = option(
+        BASE,
+        "rope: pair k of a head of width d turns by base^(-2k/d) a token; a larger base in "
+        "translation presses far positions into those of training (change of base)",
+        above=1,
     )
 
 
@@ -47,7 +53,7 @@ def check_rope(args: Any) -> None:
 
 
 def rotary(args: Any, stack: Stack) -> Rotary:
-    return Rotary(stack.dim // stack.heads, args.rope_attention == "self+cross")
+    return Rotary(stack.dim // stack.heads, args.rope_attention == "self+cross", args.rope_base)
 
 
 def linear_biases(args: Any, stack: Stack) -> LinearBiases:
@@ -64,7 +70,7 @@ ROPE = Encoding(
     scalable=True,
     no_shift=SHIFTS.format("rope"),
     attention=rotary,
-    meaning=("rope_attention",),
+    meaning=("rope_attention", "rope_base"),
     resolve=resolve_rope,
     check=check_rope,
 )

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from cape_fairseq.positions.attention import AttentionPositions
 
+BASE = 10000.0
+
 
 class Rotary(AttentionPositions):
     """Rotary positions for heads of width ``dim``, the same turn in every block.
@@ -18,33 +20,39 @@ class Rotary(AttentionPositions):
         dim: width of a head.
         crosses: whether cross-attention is turned, too, so that it sees how far a source token is
             from where the target has come to.
+        base: of the turns; a larger one makes them slower.
     """
 
-    def __init__(self, dim: int, crosses: bool = False) -> None:
+    def __init__(self, dim: int, crosses: bool = False, base: float = BASE) -> None:
         super().__init__()
         self.dim = dim
         self.crosses = crosses
+        self.base = base
 
     def forward(
         self, queries: Tensor, keys: Tensor, mask: Tensor | None, causal: bool
     ) -> dict[str, Any]:
-        return {"mask": mask, "rotation": rotation(queries, self.dim)}
+        return {"mask": mask, "rotation": self.rotation(queries)}
 
     def across(self, queries: Tensor, keys: Tensor | None) -> dict[str, Any]:
-        turned = {} if keys is None else {"cross_key_rotation": rotation(keys, self.dim)}
-        return {"cross_rotation": rotation(queries, self.dim), **turned}
+        turned = {} if keys is None else {"cross_key_rotation": self.rotation(keys)}
+        return {"cross_rotation": self.rotation(queries), **turned}
+
+    def rotation(self, positions: Tensor) -> Tensor:
+        return rotation(positions, self.dim, self.base)
 
 
-def rotation(positions: Tensor, dim: int) -> Tensor:
+def rotation(positions: Tensor, dim: int, base: float = BASE) -> Tensor:
     """Unit complex numbers that turn each pair of components (Su et al. 2021, section 3.2.2).
 
-    Pair k turns by ``position * 10000^(-2k / dim)``. A product of a turned query and a turned key
+    Pair k turns by ``position * base^(-2k / dim)``. A product of a turned query and a turned key
     depends on the difference of their positions only. Angles are taken in float64, so that this
     holds at any distance from the start.
 
     Args:
         positions: float32 [B, T], any real numbers.
         dim: width of an attention head, even.
+        base: 10000 in the paper.
 
     Returns:
         complex64 [B, 1, T, dim // 2]; the 1 stands for the heads, which all turn alike.
@@ -55,7 +63,7 @@ def rotation(positions: Tensor, dim: int) -> Tensor:
     if dim % 2:
         raise ValueError(f"rotary positions need attention heads of even width, not {dim}")
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / -dim
-    angles = positions.double()[:, None, :, None] * 10000.0**exponents
+    angles = positions.double()[:, None, :, None] * base**exponents
     return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 
 

@@ -6,16 +6,17 @@ import pytest
 import torch
 
 from cape_fairseq.positions.alibi import LinearBiases, slopes
-from cape_fairseq.positions.rotary import rotate, rotation
+from cape_fairseq.positions.rotary import Rotary, rotate, rotation
 
 
-def test_rotary_turns_pairs_as_complex_multiplication_does():
+@pytest.mark.parametrize("base", [10000, 500])
+def test_rotary_turns_pairs_as_complex_multiplication_does(base):
     """Su et al. 2021, section 3.2.2, one number at a time."""
     positions = torch.tensor([[0.0, 3.5, 700.0], [2.0, -1.0, 4.0]])
     x = torch.randn(2, 2, 3, 6, dtype=torch.float64)
-    y = rotate(x, rotation(positions, 6))
+    y = rotate(x, Rotary(6, base=base).rotation(positions))
     for b, h, t, k in torch.cartesian_prod(*(torch.arange(n) for n in (2, 2, 3, 3))).tolist():
-        angle = float(positions[b, t]) * 10000 ** (-2 * k / 6)
+        angle = float(positions[b, t]) * base ** (-2 * k / 6)
         expected = complex(*x[b, h, t, 2 * k : 2 * k + 2].tolist()) * complex(
             math.cos(angle), math.sin(angle)
         )
@@ -35,6 +36,14 @@ def test_rotated_products_depend_on_differences_only():
     products = [rotate(q, turn) @ rotate(k, turn).transpose(2, 3) for turn in (near, far)]
     assert (products[0] - products[1]).abs().max() < 1e-6
     assert (rotate(q, far) - rotate(q, near)).abs().max() > 0.1
+
+
+def test_a_change_of_base_presses_far_positions_into_near_ones():
+    """Of the slowest pair all, of the fastest none (docs/encodings.md)."""
+    near, far = torch.tensor([[17.0]]), torch.tensor([[4 * 17.0]])
+    wide = Rotary(8, base=10000 * 4 ** (8 / 6)).rotation(far)[..., 0, :]
+    assert torch.allclose(wide[..., -1], rotation(near, 8)[..., 0, -1])
+    assert torch.equal(wide[..., 0], rotation(far, 8)[..., 0, 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
