@@ -42,7 +42,7 @@ class Tool(NamedTuple):
 
 def show(args: Namespace, found: Found) -> None:
     """Print the tables, and write them to ``--json``."""
-    from cape_fairseq.evaluation.rows import text, write_json
+    from cape_fairseq.evaluation.rows import as_json, text, write_json
 
     shown = []
     for rows in found.tables:
@@ -50,7 +50,7 @@ def show(args: Namespace, found: Found) -> None:
         shown.append(rows)
     if shown and args.json:
         first, *others = shown
-        tables = [rows._asdict() for rows in others]
+        tables = [as_json(rows) for rows in others]
         write_json(args.json, args.tool, first, found.data | ({"tables": tables} if tables else {}))
 
 

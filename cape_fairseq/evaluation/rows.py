@@ -47,10 +47,13 @@ def markdown(rows: Rows) -> list[str]:
     return [*table, "", *(line for note in rows.notes for line in (note, ""))]
 
 
+def as_json(rows: Rows) -> dict[str, Any]:
+    return {"title": rows.title, "head": rows.head, "rows": rows.lines, "notes": rows.notes}
+
+
 def write_json(path: Path, tool: str, rows: Rows, data: dict[str, Any]) -> None:
     """Everything that a tool found, with the rows as it printed them; complete or not at all."""
-    shown = {"title": rows.title, "head": rows.head, "rows": rows.lines, "notes": rows.notes}
-    found = {**data, "tool": tool, **shown}
+    found = {**data, "tool": tool, **as_json(rows)}
     write_lines(path, [json.dumps(plain(found), indent=1, ensure_ascii=False)])
 
 

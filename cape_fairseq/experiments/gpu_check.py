@@ -12,7 +12,7 @@ from pathlib import Path
 from cape_fairseq.data.parallel import read_json, read_lines, write_lines
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.rows import Rows, text
+from cape_fairseq.evaluation.rows import Rows, as_json, text
 from cape_fairseq.evaluation.training_log import read
 from cape_fairseq.experiments import corpora
 from cape_fairseq.experiments.jobs import Job, Plan, command
@@ -116,7 +116,7 @@ def report(out: Path, device: str, failed: dict[str, str]) -> list[Rows]:
         title = f"{path.stem}: {found.get('title') or 'training step'}"
         tables.append(Rows(found["head"], found["rows"], title=title))
         tables += [
-            Rows(other["head"], other["lines"], title=f"{path.stem}: {other['title']}")
+            Rows(other["head"], other["rows"], title=f"{path.stem}: {other['title']}")
             for other in found.get("tables", [])
         ]
     lines = [[name, why] for name, why in failed.items()] or [["nothing", ""]]
@@ -126,6 +126,6 @@ def report(out: Path, device: str, failed: dict[str, str]) -> list[Rows]:
         page += ["```", text(rows), "```", ""]
     write_lines(out / "check.md", page)
     found = {"device": place(), "kind": device, "failed": failed}
-    found["tables"] = [rows._asdict() for rows in tables]
+    found["tables"] = [as_json(rows) for rows in tables]
     write_lines(out / "check.json", [json.dumps(found, indent=1)])
     return tables

@@ -110,7 +110,7 @@ def test_json_of_a_tool_has_its_rows(tmp_path):
     for name, summary in data["rows"]:
         assert f"{name:8}  {summary}" in printed
     assert len(data["tables"]) == 2
-    owners = {row[0]: row[2] for row in data["tables"][1]["lines"]}
+    owners = {row[0]: row[2] for row in data["tables"][1]["rows"]}
     assert owners["--randpos-range"] == "augmentation randpos"
     assert owners["--shift-near"] == "augmentation cape, augmentation shape"
     assert owners["--t5-buckets"] == "t5"

@@ -74,17 +74,12 @@ def test_models_take_the_stacks_that_they_are_trained_on(tmp_path):
     assert "--max-source-positions 1101 --max-target-positions 1101" in long
     both = trainings("--arch", "abspos_transformer_tiny", "--long", 1100)
     assert ["--max-source-positions 1101" in line for line in both] == [True, True]
-    kept = (
-        "--arch",
-        "floater_transformer_tiny",
-        "--long",
-        1100,
-        "--",
-        "--floater-parent",
-        "abspos",
-    )
-    both = trainings(*kept)
-    assert ["--max-source-positions 1101" in line for line in both] == [True, True]
+    for arch, *more in (
+        ("floater_transformer_tiny", "--floater-parent", "abspos"),
+        ("transformer", "--encoder-learned-pos", "--decoder-learned-pos"),
+    ):
+        both = trainings("--arch", arch, "--long", 1100, "--", *more)
+        assert ["--max-source-positions 1101" in line for line in both] == [True, True]
     (line,) = trainings("--long", 1100, "--long-from-epoch", 2)
     assert "--max-source-positions 1101" in line
 

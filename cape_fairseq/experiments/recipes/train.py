@@ -88,7 +88,8 @@ class Training:
     def learns(self) -> bool:
         """Whether positions are a table, which is as long in the first training as in the next."""
         names = (given(self.more, f"--{name}") for name in ("position-encoding", "floater-parent"))
-        return any((name or "").startswith("abspos") for name in (self.arch, *names))
+        table = any((name or "").startswith("abspos") for name in (self.arch, *names))
+        return table or "--encoder-learned-pos" in self.more  # of fairseq's own models
 
     def started_from(self) -> Model | None:
         """The model of another run in the same folder."""
