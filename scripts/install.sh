@@ -16,9 +16,10 @@ say() { printf 'install: %s\n' "$*"; }
 die() { printf 'install: %s\n' "$*" >&2; exit 1; }
 
 case " ${1:-} " in *" -h "*|*" --help "*) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0;; esac
-if [ -w . ] && command -v flock >/dev/null 2>&1; then  # two recipes may start at once
-    exec 9>.install.lock
-    flock 9
+lock=.install.lock
+if command -v flock >/dev/null 2>&1 && { [ -w $lock ] || { [ ! -e $lock ] && [ -w . ]; }; }; then
+    exec 9>$lock  # two recipes may start at once
+    flock -n 9 || { say "another installation runs here; this one waits for it" >&2; flock 9; }
 fi
 command -v "$python" >/dev/null 2>&1 \
     || die "there is no '$python' on the PATH; give an interpreter: scripts/install.sh /path/to/python3.11"

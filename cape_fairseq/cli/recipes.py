@@ -58,8 +58,9 @@ def add_train(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--max-update",
         type=positive,
-        default=2200,
-        help="(2200); with a larger one this training goes on, and that of --long starts anew",
+        default=0,
+        help="(2200, other sizes than _tiny 20000); with a larger one this training goes on, and "
+        "that of --long starts anew",
     )
     parser.add_argument(
         "--select",
@@ -208,7 +209,8 @@ Train a plain Transformer, copy it into FLOATER, go on at half the peak learning
 last checkpoints, test (Liu et al. 2020, appendix B.2).
 OPTIONS are for fairseq-train, in all trainings."""
 LENGTHS = """\
-The row "split, translate, join" is sinpos on the sentences of each stack.
+The row "split, translate, join" is sinpos on the sentences of each stack; with (sinpos-tuned)
+behind it, that row.
 OPTIONS are for fairseq-train, in all rows."""
 REPORT = """\
 The first model is the baseline; several checkpoints of one name are seeds. Models without absolute

@@ -48,7 +48,8 @@ def add_lengths(parser: ArgumentParser) -> None:
     parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
     share = "tell how many pairs are in stacks where training mixes them in so"
     parser.add_argument("--stack-probability", type=float, metavar="P", help=share)
-    parser.add_argument("--stack-max-tokens", type=positive, metavar="N", help="with it")
+    longest = "tokens of the longest of these stacks"
+    parser.add_argument("--stack-max-tokens", type=positive, metavar="N", help=longest)
 
 
 def check_lengths(args: Namespace) -> Found:
@@ -58,6 +59,8 @@ def check_lengths(args: Namespace) -> Found:
     mix = (args.stack_probability, args.stack_max_tokens)
     if (mix[0] is None) != (mix[1] is None):
         raise UsageError("--stack-probability and --stack-max-tokens belong together; give both")
+    if mix[0] is not None and not 0 < mix[0] <= 1:
+        raise UsageError(f"--stack-probability is {mix[0]}, but must be above 0 and at most 1")
     given = None if mix[0] is None else mix
     result = tool.measure(args.data_bin, languages, args.longest, args.stack, given)
     return Found([tool.rows(result)], result)
@@ -149,7 +152,7 @@ def prepare_corpus(args: Namespace) -> Found:
     out = args.out.absolute()
     archives = args.archives or out / "archives"
     corpus = CORPORA[args.corpus]
-    with locks.held(out / "lock"):
+    with locks.held(out / "prepare.lock"):  # the archives, perhaps here, have a lock of their own
         preparation = Preparation(args.corpus, corpus, archives, out, args.workers, args.limit)
         preparation.run()
     steps = preparation.manifest["steps"]

@@ -106,9 +106,9 @@ def wanted(args: Namespace) -> Search:
             f"--document {args.document} joins the best translation of each sentence; leave out "
             "--nbest, or take --document whole"
         )
-    return Search(
-        *(args.beam, args.nbest, args.lenpen, args.max_len_a, args.max_len_b, args.json_lines)
-    )
+    # In a window the score of a sentence is taken from its tokens.
+    details = args.json_lines or (args.scores and args.document == "windows")
+    return Search(args.beam, args.nbest, args.lenpen, args.max_len_a, args.max_len_b, details)
 
 
 def translate(args: Namespace) -> Found:

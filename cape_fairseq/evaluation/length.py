@@ -27,7 +27,7 @@ SPLITS = {SPLIT: BASELINE, f"{SPLIT} ({TUNED})": TUNED}  # with the model of whi
 PAGE = True  # the table is written for a page, too
 # As a model translates stacks whole.
 OF_STACKS = ("stack_loss", "far_loss", "ratio", "short", "long", "kept", "position_loss")
-ENDS = f"shorter than {SHORT}, longer than {LONG}"
+OFF = f"shorter than {SHORT}, longer than {LONG}"
 RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "texts", "signature")
 COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
@@ -131,7 +131,14 @@ def rows(result: dict[str, Any]) -> Rows:
             for other, key in others.items()
         ]
         lines.append([name, str(len(runs)), *cost(runs), *cells, ends(runs), *compared])
-    head = ["row", "seeds", "updates", "minutes", *(title for title, _ in COLUMNS.values()), ENDS]
+    head = [
+        "row",
+        "seeds",
+        "updates",
+        "minutes",
+        *(title for title, _ in COLUMNS.values()),
+        OFF,
+    ]
     head += [f"p, {COLUMNS[key][0]} against {other}" for other, key in others.items()]
     some = next(iter(next(iter(found.values())).values()))
     notes = [

@@ -20,7 +20,7 @@ STACKS = (
     "stack less, split the longest of the lines, or train with larger --max-source-positions and "
     "--max-target-positions"
 )
-PADDED = 1.25  # batches hold so many times the tokens of their texts at most, but for tiny ones
+PADDED = 1.25  # with padding, batches have so many times the tokens of their texts, or fewer
 FEW = 1 / 2  # a smaller share of training pairs in stacks is worth a word
 
 

@@ -55,6 +55,7 @@ class SpeedOptions:
     )
 
 
+RESTORE = "--restore-file"
 LAST = "checkpoint_last.pt"  # where a training goes on if nothing else is said
 OWN_GROUPS = (*GROUPS, InitialOptions, SpeedOptions)
 # Every group of options is a base class; what the table gains, the model has.
@@ -105,6 +106,8 @@ def adopt_parent(args: Any) -> None:
     option, paths = begins_with(args)
     if not row or not paths or is_complete(args):
         return
+    if option == RESTORE and not paths[0].exists():
+        return  # fairseq then begins anew
     if not (row.keeps or row.meaning or "source_scale" in row.defaults):
         return  # nothing to take over
     try:
@@ -127,7 +130,7 @@ def begins_with(args: Any) -> tuple[str, list[Path]]:
     read counts."""
     restored = getattr(args, "restore_file", None) or LAST
     if restored != LAST:
-        return "--restore-file", [Path(restored)]
+        return RESTORE, [Path(restored)]
     path = getattr(args, "finetune_from_model", None)
     # A training that goes on has a last one; if it is damaged, fairseq takes the one before.
     last = Path(getattr(args, "save_dir", None) or "checkpoints") / LAST

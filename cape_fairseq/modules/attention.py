@@ -134,19 +134,13 @@ class Attention(MultiheadAttention):
         saved = self._get_input_buffer(incremental_state)
         if not saved or not self.encoder_decoder_attention:
             return super().reorder_incremental_state(incremental_state, new_order)
-        keys, copies = saved["prev_key"], int(saved["copies"])
-        order = new_order // copies
-        first = order[::copies]
-        if torch.equal(first.repeat_interleave(copies), order):
-            order = first
-        else:
-            copies = 1
-        if not torch.equal(order, torch.arange(len(keys), device=order.device)):
-            moved = {
-                name: saved[name].index_select(0, order) for name in ("prev_key", "prev_value")
-            }
-            saved = {**saved, **moved, "copies": torch.tensor(copies)}
-            self._set_input_buffer(incremental_state, saved)
+        order, copies = sources(new_order, int(saved["copies"]))
+        if order != list(range(saved["prev_key"].size(0))):
+            chosen = new_order.new_tensor(order)
+            for name in ("prev_key", "prev_value"):
+                saved[name] = saved[name].index_select(0, chosen)
+        saved["copies"] = torch.tensor(copies)
+        self._set_input_buffer(incremental_state, saved)
         return incremental_state
 
     def split_heads(self, x: Tensor) -> Tensor:
@@ -189,6 +183,16 @@ def fold(x: Tensor, copies: int) -> Tensor:
 def unfold(x: Tensor, copies: int) -> Tensor:
     """The reverse of :func:`fold`."""
     return x if copies == 1 else x.unflatten(2, (copies, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def sources(rows: Tensor, copies: int) -> tuple[list[int], int]:
+    """Which keys the chosen rows [B] look at, where so many rows one after another shared one: once
+    for as many again, or, if rows were chosen otherwise, for each; and for how many."""
+    wanted = (rows // copies).tolist()
+    once = wanted[::copies]
+    if wanted == [source for source in once for _ in range(copies)]:
+        return once, copies
+    return wanted, 1
 
 
 def times(rows: int, each: int) -> int:

@@ -104,9 +104,11 @@ class Windows:
             self.before = []
             return self.translator.search([tokens], search)[0]
         source, begin = self.earlier()
+        if len(begin) + len(tokens) > self.translator.engine.room:  # translations that ran on
+            self.before, source, begin = [], [], []
         room = search.max_len_b + len(begin) - int(search.max_len_a * len(source))
-        detailed = replace(search, max_len_b=room, details=True)  # the score is taken from these
-        found = self.translator.engine.submit([source + tokens], detailed, [begin])()[0][0]
+        longer = replace(search, max_len_b=room)
+        found = self.translator.engine.submit([source + tokens], longer, [begin])()[0][0]
         own = without_context(found, len(source), len(begin), search.lenpen)
         self.before.append((tokens, own.tokens))
         return replace(self.translator.finished(own), source_tokens=tokens)
@@ -125,7 +127,8 @@ class Windows:
 
 
 def without_context(found: Hypothesis, source: int, begin: int, lenpen: float) -> Hypothesis:
-    """A sentence's own part of a translation.
+    """A sentence's own part of a translation. Its score is its own if log-probabilities were asked
+    for.
 
     Args:
         source, begin: tokens of the context, and of its translation.
@@ -134,7 +137,7 @@ def without_context(found: Hypothesis, source: int, begin: int, lenpen: float) -
     own = found.log_probabilities[begin:]
     return Hypothesis(
         found.tokens[begin:],
-        sum(own) / len(own) ** lenpen,
+        sum(own) / len(own) ** lenpen if own else found.score,
         own,
         [(a - source, b - begin) for a, b in found.alignment if a >= source and b >= begin],
         found.cut,

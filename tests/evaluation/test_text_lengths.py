@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from cape_fairseq.data.mixing import runs
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.text_lengths import epochs, measure
 from tests.support import cape
@@ -26,15 +25,21 @@ def test_texts_are_counted_as_they_are(data_bin):
         assert counted["too_long"] == 0
 
 
-def test_stacks_are_those_of_the_task(data_bin):
-    """Joined one by one, until the target is long enough; a rest at the end does not count."""
+def joined(data_bin, least):
+    """Tokens of the test set's stacks: joined one by one, until the target is long enough; a rest
+    at the end does not count."""
     sides = [tokens(data_bin, "test", language) for language in ("en", "de")]
     sums, open_stack = [], [0, 0]
     for pair in zip(*sides, strict=True):
         open_stack = [a + b for a, b in zip(open_stack, pair, strict=True)]
-        if open_stack[1] >= 30:
+        if open_stack[1] >= least:
             sums.append(open_stack)
             open_stack = [0, 0]
+    return sums
+
+
+def test_stacks_are_those_of_the_task(data_bin):
+    sums = joined(data_bin, 30)
     found = measure(data_bin, ("en", "de"), 100, 30)["texts"]["stacks"]
     assert found["pairs"] == len(sums) > 1
     assert found["tokens"] == [sum(side) for side in zip(*sums, strict=True)]
@@ -46,17 +51,17 @@ def test_stacks_are_those_of_the_task(data_bin):
 
 
 def test_what_stacks_of_training_hold(data_bin):
-    """As the task draws them in its first epoch, seed 1."""
-    lengths = np.maximum(*(tokens(data_bin, "train", language) for language in ("en", "de")))
-    held = sum(len(own) for own in runs(lengths, 0.5, 40, (1, 1)) if len(own) > 1)
-    assert 0 < held < len(lengths)
+    """The share is held against the task's own in tests/tasks/test_mixed_lengths.py."""
+    longer = sum(max(pair) > 40 for pair in joined(data_bin, 30))
     found = measure(data_bin, ("en", "de"), 1000, 30, (0.5, 40))
+    share = found["mix"]["share"]
+    assert 0 < share < 1
+    assert found["mix"] == {"most": 40, "share": share, "longer": longer}
     longest = found["texts"]["stacks"]["longest"]
-    share = round(held / len(lengths), 4)
-    assert found["mix"] == {"most": 40, "share": share, "longer": found["mix"]["longer"]}
-    assert found["mix"]["longer"] > 0
-    reached = measure(data_bin, ("en", "de"), 1000, 30, (0.5, longest))["mix"]
-    assert reached["longer"] == 0
+    assert [
+        measure(data_bin, ("en", "de"), 1000, 30, (0.5, most))["mix"]["longer"] > 0
+        for most in (longest - 1, longest)
+    ] == [True, False]
     options = ("--source-lang", "en", "--target-lang", "de", "--longest", 1024, "--stack", 30)
     mix = ("--stack-probability", 0.5, "--stack-max-tokens")
     printed = cape("check-lengths", data_bin, *options, *mix, 40).stdout
@@ -66,6 +71,9 @@ def test_what_stacks_of_training_hold(data_bin):
     assert "0 % of the training pairs are in stacks of at most 1 subwords; lines are long" in none
     result = cape("check-lengths", data_bin, *options, *mix[:2], check=False)
     assert "belong together; give both" in result.stderr
+    wrong = ("--stack-probability", 2, "--stack-max-tokens", 40)
+    result = cape("check-lengths", data_bin, *options, *wrong, check=False)
+    assert "--stack-probability is 2.0, but must be above 0 and at most 1" in result.stderr
 
 
 def test_a_test_set_without_a_stack_is_refused(data_bin):

@@ -7,7 +7,10 @@ from tests.support import ENCODINGS, batch, build
 
 CROSSING = ("rope", {"rope_attention": "self+cross", "source_scale": "1.3"})
 SEARCHES = {
-    "the best of each sentence": ([0, 0, 1, 1, 2, 2, 3, 3], [[1, 2, 5, 6]]),
+    "the best of each sentence": (
+        [0, 0, 1, 1, 2, 2, 3, 3],
+        [[1, 2, 5, 6], [0, 1, 2, 3], [1, 0, 3, 2]],
+    ),
     "copies after the first step": ([0, 1, 2, 3], [[0, 0, 1, 1, 2, 2, 3, 3]]),
     "a beam in which a sentence has more": ([0, 0, 1, 1, 2, 2], [[0, 1, 2, 3, 2, 3], [5, 4, 0]]),
     "sentences change places": ([0, 0, 1, 1], [[2, 3, 1, 0], [0, 2]]),

@@ -162,10 +162,14 @@ def test_a_model_of_fairseq_gets_no_option_of_this_project(tmp_path):
 def test_larger_models_learn_with_less(tmp_path):
     write_corpus(tmp_path / "data", train=9, valid=5, test=4)
     words = [str(word) for word in command_line(tmp_path)[2:-1]]
-    options = ("rope_cross_transformer_iwslt_de_en", "--long", 50, "--max-update", 20000)
+    options = ("rope_cross_transformer_iwslt_de_en", "--long", 50)
     printed = cape("train", *words, *options, "--dry-run").stdout
     short, long = (line for line in printed.splitlines() if " train-run " in line)
     assert "--lr 5e-4 --warmup-updates 4000 --max-update 20000" in short
+    refused = cape("train", *words, options[0], "--max-update", 4000, "--dry-run", check=False)
+    assert "--warmup-updates is 4000, but the training has 4,000 updates; give" in refused.stderr
+    for given in (("--warmup-updates", 400), ("--max-update", 20000)):  # the user's come last
+        cape("train", *words, options[0], "--max-update", 900, "--dry-run", "--", *given)
     assert "--lr 2e-3 --warmup-updates 100 --lr 0.00025 --max-update 6666" in long
 
 
@@ -189,6 +193,11 @@ def test_long_text_comes_after_short_text(tmp_path):
     assert "--warmup-updates 100 --lr 0.00025 --warmup-updates 15 --max-update 30" in long
     refused = cape("train", *words, *options, "--", "--warmup-updates", 4000, check=False)
     assert "--warmup-updates is 4000, but the training has 90 updates; give" in refused.stderr
+    cape("train", *words, "--long", 50, "--max-update", 2, "--dry-run")
+    own = ("--", "--stack-probability", 0.3, "--stack-max-tokens", 40)
+    printed = cape("train", *words, *options, *own).stdout
+    (check,) = (line for line in printed.splitlines() if "check-lengths" in line)
+    assert "--stack-probability 0.3 --stack-max-tokens 40 >" in check
     refused = cape("train", *words, *options, "--", "--lr", "5e-4,1e-4", check=False)
     assert "--lr is 5e-4,1e-4, and a training goes on at half of it" in refused.stderr
     printed = cape("train", *words, *options, "--long-from-epoch", 2).stdout

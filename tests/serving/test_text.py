@@ -201,6 +201,14 @@ def test_the_context_counts_neither_for_the_score_nor_for_the_length(lenpen, tmp
     assert found.score == pytest.approx((3 * scores[0] + 3 * scores[1] + 2 * scores[2]) / 8)
 
 
+def test_context_that_leaves_no_room_is_left_out(tmp_path):
+    own = translator(tmp_path)
+    window = Windows(own, context=4)
+    window.before = [(["one"], ["X"] * 8)]  # a translation that ran on
+    assert [one.text for one in window(["Two three."], Search())] == ["TWO THREE."]
+    assert own.engine.asked == [(["Two", "three."], [])]
+
+
 def test_sentences():
     assert sentences("Dr. Smith came. He left!  So?", "en") == [
         "Dr. Smith came.",

@@ -12,6 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import setup_task
 from omegaconf import OmegaConf
 
+from cape_fairseq.evaluation import text_lengths
 from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, Sentences
 from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
 from tests.support import (
@@ -39,6 +40,8 @@ def test_epochs_differ_and_validation_stays(data_bin, tmp_path):
     assert found["1"] != found["2"]
     for number in found.values():
         assert 100 < int(number.split()[0]) < 300
+    told = text_lengths.measure(data_bin, ("en", "de"), 1024, mix=(0.5, 60))  # before training
+    assert round(300 * told["mix"]["share"]) == int(found["1"].split()[0])
 
 
 def test_validation_is_of_single_pairs(data_bin, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import http.client
 import io
@@ -26,7 +25,6 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.files import sha256
 
 BLOCK = 1 << 20
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def fetch(url: str, folder: Path) -> Path:
@@ -149,7 +147,7 @@ def extract(archive: Path, members: list[str], folder: Path) -> list[Path]:
             missing.discard(name)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         discard(written)
-        if getattr(error, "errno", None) in FULL:
+        if getattr(error, "errno", None):  # a full disk, for instance
             raise UserError(f"{archive} cannot be unpacked into {folder}: {error}") from None
         raise UserError(
             f"{archive} is damaged ({error}); remove it and start again to fetch it anew"

@@ -18,9 +18,10 @@ from cape_fairseq.experiments.recipes.settings import (
     QUICK_UPDATES,
     WHOLE,
     check_stacks,
+    check_warm_up,
     longest,
     positions,
-    schedule,
+    sized,
     splits,
     stacks,
     tuning,
@@ -78,18 +79,20 @@ class Lengths:
         own = OWN if self.data else QUICK
         most = min(4 * self.tokens, last_of((*own, *self.more), "--max-tokens"))
         room = positions(most) if 3 * self.tokens >= LONGEST else ()
-        usual = schedule(own, self.size, self.updates, self.more)
-        return (*usual, *room, *self.more)
+        usual = (*own, *sized(self.size))
+        return (*usual, *warm_up(usual, self.updates), *room, *self.more)
 
     def check(self) -> None:
         """
         Raises:
-            UserError: what is the table's own is given to fairseq-train.
+            UserError: what is the table's own is given to fairseq-train, or learning rates would
+                only rise.
         """
         for option, own in (("--max-update", ""), ("--seed", "s"), ("--arch", "")):
             if given(self.more, option) is not None:
                 name = "--size, or --own" if option == "--arch" else option + own
                 raise UserError(f"{option} does not stand after --; give {name} before it")
+        check_warm_up(self.more, self.updates)
 
 
 def rows(wanted: Lengths) -> dict[str, Row]:

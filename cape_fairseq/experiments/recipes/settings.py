@@ -67,21 +67,27 @@ def check_stacks(asked: str, mix: Sequence[str], options: Sequence[str]) -> None
         )
 
 
-def schedule(
-    own: tuple[str, ...], arch: str, updates: int, more: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """A recipe's options for a size and a number of updates; ``more`` are the user's, after these.
+def sized(arch: str) -> tuple[str, ...]:
+    """What other sizes than ``_tiny`` have otherwise."""
+    return () if arch.endswith("_tiny") else LARGER
 
-    Raises:
-        UserError: the user's warm-up does not end before the training.
+
+def usual_updates(arch: str) -> int:
+    """Of a training where nothing is said."""
+    return 2200 if arch.endswith("_tiny") else 20_000
+
+
+def check_warm_up(options: Sequence[str], updates: int) -> None:
     """
-    sized = (*own, *(() if arch.endswith("_tiny") else LARGER))
-    if (last_of(more, "--warmup-updates") or 0) >= updates:
+    Raises:
+        UserError: the learning rate would rise to the end of the training, and beyond.
+    """
+    rising = last_of(options, "--warmup-updates") or 0
+    if rising >= updates:
         raise UserError(
-            f"--warmup-updates is {given(more, '--warmup-updates')}, but the training has "
-            f"{updates:,} updates; give fewer, or a larger --max-update"
+            f"--warmup-updates is {rising}, but the training has {updates:,} updates; give a "
+            "larger --max-update, or, after --, fewer --warmup-updates"
         )
-    return (*sized, *warm_up(sized, updates))
 
 
 def warm_up(options: Sequence[str], updates: int) -> tuple[str, ...]:
@@ -97,7 +103,7 @@ def tuning(arch: str, more: Sequence[str] = ()) -> tuple[str, ...]:
     Raises:
         UserError: its learning rate is no number.
     """
-    peak = given((*schedule((), arch, 10**9), *more), "--lr")
+    peak = given((*sized(arch), *more), "--lr")
     if peak is None:
         return TUNING
     try:

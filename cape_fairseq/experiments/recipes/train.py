@@ -10,18 +10,20 @@ from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import splitter
 from cape_fairseq.experiments import corpora, steps
-from cape_fairseq.experiments.jobs import Job, Plan, command, given
+from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.recipes.settings import (
     OWN,
     TINY,
     WHOLE,
     check_stacks,
+    check_warm_up,
     longest,
     mixed,
     positions,
-    schedule,
+    sized,
     splits,
     tuning,
+    usual_updates,
     warm_up,
 )
 from cape_fairseq.experiments.steps import Model
@@ -48,6 +50,10 @@ class Training:
     name: str
     more: tuple[str, ...]
 
+    @property
+    def updates(self) -> int:
+        return self.max_update or usual_updates(self.arch)
+
     def selection(self) -> tuple[str, ...]:
         """What chooses the best checkpoint.
 
@@ -73,12 +79,15 @@ class Training:
         long = mixed(self.long, self.long_from_epoch or 1) if self.long else ()
         long += positions(self.long + 1)
         ours = self.arch.startswith(tuple(f"{name}_" for name in (*ENCODINGS, "positional")))
-        updates = ("--max-update", self.max_update, "--seed", self.seed)
-        usual = schedule(OWN if ours else TINY, self.arch, self.max_update, self.more)
+        updates = ("--max-update", self.updates, "--seed", self.seed)
         return command(
-            *("--arch", self.arch, usual, updates),
+            *("--arch", self.arch, OWN if ours else TINY, sized(self.arch), updates),
             *(tuning(self.arch) if self.parent else (), self.selection(), long, self.more),
         )
+
+    def chosen(self) -> tuple[str, ...]:
+        """What is not usual: options of the size and the user's."""
+        return (*sized(self.arch), *self.more)
 
     @property
     def run(self) -> str:
@@ -100,7 +109,7 @@ class Training:
         """What is trained, one after another: short text is learned first, and alone."""
         if not self.long or self.long_from_epoch or self.parent:
             return (self,)
-        further = max(1, self.max_update // 3)
+        further = max(1, self.updates // 3)
         slower = tuning(self.arch, self.more)
         slower += (*warm_up(slower, further), "--max-update", str(further))
         more = (*self.more, *slower)
@@ -116,14 +125,16 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     Raises:
         UserError: the text is not there or not parallel, or batches have no room for long text.
     """
-    if wanted.long:
-        check_stacks(f"--long {wanted.long}", mixed(wanted.long, 1), wanted.options())
+    mix = (*mixed(wanted.long, 1), *wanted.more) if wanted.long else ()
+    if mix:
+        check_stacks(f"--long {wanted.long}", mix, wanted.options())
+    check_warm_up(wanted.chosen(), last_of(wanted.options(), "--max-update"))
     names = {"train": wanted.train, "valid": wanted.valid, "test": wanted.test}
     prefixes, settings = splits(wanted.data, names, wanted.source, wanted.target)
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
     stages = wanted.stages()
     most = min(longest(stage.options()) for stage in stages)
-    text = corpora.checked(plan, text, most, mixed(wanted.long, 1) if wanted.long else ())
+    text = corpora.checked(plan, text, most, mix)
     # Outputs have the test set's name, if nothing else in the run has it.
     name = wanted.test if wanted.test not in ("train", "training", "score", "table") else "test"
     known = replace(text, references={name: text.references["test"]})

@@ -193,7 +193,7 @@ def test_the_commands_that_prepare(tmp_path):
     printed = cape("prepare-corpus", "multi30k_en_de", *where, "--workers", 1, "--limit", 20)
     assert ["extract", "train", "20"] in [line.split() for line in printed.stdout.splitlines()]
     assert "alpha is " in printed.stdout
-    with locks.held(tmp_path / "out" / "lock"):
+    with locks.held(tmp_path / "out" / "prepare.lock"):
         other = cape("prepare-corpus", "multi30k_en_de", *where, "--limit", 20, check=False)
     assert other.returncode == 1
     assert "out is in use by process" in other.stderr
