@@ -131,14 +131,8 @@ def rows(result: dict[str, Any]) -> Rows:
             for other, key in others.items()
         ]
         lines.append([name, str(len(runs)), *cost(runs), *cells, ends(runs), *compared])
-    head = [
-        "row",
-        "seeds",
-        "updates",
-        "minutes",
-        *(title for title, _ in COLUMNS.values()),
-        OFF,
-    ]
+    titles = [title for title, _ in COLUMNS.values()]
+    head = ["row", "seeds", "updates", "minutes", *titles, OFF]
     head += [f"p, {COLUMNS[key][0]} against {other}" for other, key in others.items()]
     some = next(iter(next(iter(found.values())).values()))
     notes = [

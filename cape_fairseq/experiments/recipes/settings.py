@@ -83,7 +83,7 @@ def check_warm_up(options: Sequence[str], updates: int) -> None:
         UserError: the learning rate would rise to the end of the training, and beyond.
     """
     rising = last_of(options, "--warmup-updates") or 0
-    if rising >= updates:
+    if 0 < updates <= rising:  # 0 is no limit
         raise UserError(
             f"--warmup-updates is {rising}, but the training has {updates:,} updates; give a "
             "larger --max-update, or, after --, fewer --warmup-updates"
