@@ -78,7 +78,7 @@ def specification(options: Namespace) -> transformer_spec.TransformerSpec:
         "relative_position": name == "relpos",
     }
     if name == "rope":
-        both |= {"rotary_dim": 0, "rotary_interleave": True}
+        both |= {"rotary_dim": 0, "rotary_interleave": True, "rotary_base": options.rope_base}
     heads = options.encoder_attention_heads
     encoder = transformer_spec.TransformerEncoderSpec(options.encoder_layers, heads, **both)
     decoder = transformer_spec.TransformerDecoderSpec(

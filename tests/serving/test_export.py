@@ -23,7 +23,7 @@ TABLES = {
 }
 IN_ATTENTION = {
     "relpos_transformer_tiny": {"relpos_max_distance": 5},
-    "rope_transformer_tiny": {},
+    "rope_transformer_tiny": {"rope_base": 500.0},
 }
 REFUSED = {
     "alibi_transformer_tiny": ({}, "alibi"),
