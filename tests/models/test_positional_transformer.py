@@ -1,6 +1,7 @@
 """The model: equal to fairseq's where it must be, deterministic, step by step as in parallel."""
 
 import pickle
+import sys
 from argparse import Namespace
 
 import pytest
@@ -257,6 +258,8 @@ def test_a_model_can_be_pickled(encoding):
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 @pytest.mark.parametrize(("encoding", "learned"), [("sinpos", False), ("abspos", True)])
 def test_a_side_without_layers_has_positions_as_in_fairseq(side, encoding, learned):
+    if side == "encoder" and sys.version_info < (3, 11):
+        pytest.skip("fairseq 0.12.2 asks the first layer of an encoder")
     options = {f"{side}_layers": 0}
     ours = build(f"{encoding}_transformer_tiny", **options)
     learned_pos = {f"{s}_learned_pos": learned for s in ("encoder", "decoder")}
