@@ -115,6 +115,20 @@ def test_scores_nbest_and_json(model, tmp_path):
     assert len(objects[0]["log_probabilities"]) == len(objects[0]["tokens"]) + 1
 
 
+def test_the_score_of_a_sentence_in_its_context(model, tmp_path):
+    """Of the sentence alone, with its tokens or without."""
+    (tmp_path / "in").write_text("w1 w2\nw3 w4 w5\n")
+    options = ("translate", model, tmp_path / "in", "--cpu", "--document", "windows")
+    options += ("--max-len-b", 5)
+    printed = [line.split("\t") for line in cape(*options, "--scores").stdout.splitlines()]
+    objects = [json.loads(line) for line in cape(*options, "--json-lines").stdout.splitlines()]
+    assert len(printed) == len(objects) == 2
+    for (score, text), one in zip(printed, objects, strict=True):
+        values = one["log_probabilities"]
+        assert (text, len(values)) == (one["text"], len(one["tokens"]) + 1)
+        assert float(score) == pytest.approx(sum(values) / len(values), abs=1e-4)
+
+
 def test_options_of_the_search_and_of_pieces(model, lines, tmp_path):
     (tmp_path / "in").write_text(" ".join(lines[:3]) + "\n", encoding="utf-8")
     options = ("translate", model, tmp_path / "in", "--cpu", "--json-lines")
