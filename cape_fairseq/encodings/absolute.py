@@ -137,6 +137,7 @@ ABSPOS = Encoding(
     augmentations=("shape",),
     why_not="a learned table has whole positions only",
     absolute=True,
+    learned_table=True,
     every_block="",
     encode=tables,
     parameters=r"embed_positions\.weight|block_positions\.\d+\.weight",

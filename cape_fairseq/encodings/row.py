@@ -41,6 +41,7 @@ class Encoding:
         scalable: whether positions between whole ones mean something (``--source-scale``).
         no_shift: why a shift of a whole sentence means nothing to it; empty where it does.
         absolute: whether a shift of all positions can be probed.
+        learned_table: whether it learns a vector for each position up to the longest.
         every_block: why ``--position-layers all`` means nothing; empty where it does.
         enters_blocks: args -> whether something is added to the input of blocks after the first,
             beside ``--position-layers all``.
@@ -73,6 +74,7 @@ class Encoding:
     scalable: bool = False
     no_shift: str = ""
     absolute: bool = False
+    learned_table: bool = False
     every_block: str = "it adds nothing to the input of a block"
     enters_blocks: Callable[[Any], bool] = lambda args: False
     defaults: Mapping[str, Any] = field(default_factory=dict)

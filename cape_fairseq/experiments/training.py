@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cape_fairseq import locks
+from cape_fairseq.checkpoints import LAST
 from cape_fairseq.data.parallel import read_json, write_lines
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.jobs import given, last_of
@@ -204,7 +205,7 @@ class TrainingRun:
 
     def is_complete(self) -> bool:
         """Whether all updates are made; fairseq would make one more."""
-        last = self.checkpoints / "checkpoint_last.pt"
+        last = self.checkpoints / LAST
         limit = last_of(self.options, "--max-update")
         if not limit or not last.exists():  # 0 is no limit
             return False
@@ -224,7 +225,7 @@ class TrainingRun:
             "processes": max(self.gpus, 1) * self.nodes,
             "device": device(),
             "wall_seconds": round(sum(start.get("seconds", 0) for start in starts), 1),
-            "checkpoint": digest(best if best.exists() else best.with_name("checkpoint_last.pt")),
+            "checkpoint": digest(best if best.exists() else best.with_name(LAST)),
         }
 
     def start(self, lock: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
+from cape_fairseq.checkpoints import LAST
 from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.encodings.common import GROUPS, is_complete, refuse_foreign, resolve
@@ -56,7 +57,6 @@ class SpeedOptions:
 
 
 RESTORE = "--restore-file"
-LAST = "checkpoint_last.pt"  # where a training goes on if nothing else is said
 OWN_GROUPS = (*GROUPS, InitialOptions, SpeedOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(

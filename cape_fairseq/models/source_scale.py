@@ -14,6 +14,8 @@ import torch
 from fairseq import utils
 from fairseq.data import indexed_dataset
 
+from cape_fairseq.checkpoints import LAST
+
 logger = logging.getLogger(__name__)
 
 HOW_TO = (
@@ -137,7 +139,7 @@ def keeps_stored(args: Any) -> bool:
     resolved = getattr(args, "source_scale_resolved", None)
     if resolved is not None and float(args.source_scale) != resolved:
         return False
-    last = Path(getattr(args, "save_dir", None) or "checkpoints") / "checkpoint_last.pt"
+    last = Path(getattr(args, "save_dir", None) or "checkpoints") / LAST
     fine_tuned = bool(getattr(args, "finetune_from_model", None)) and not last.exists()
     return not (fine_tuned and getattr(args, "source_scale_given", None) == "auto")
 

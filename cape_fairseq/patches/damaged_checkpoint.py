@@ -20,6 +20,7 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from torch import distributed
 
+from cape_fairseq.checkpoints import LAST
 from cape_fairseq.errors import first_line
 from cape_fairseq.files import replacing
 
@@ -88,7 +89,7 @@ def replace_damaged(last: Path) -> None:
     reason = damage(last)
     if reason is None:
         return
-    if last.name != "checkpoint_last.pt":
+    if last.name != LAST:
         raise ValueError(
             f"{last} is damaged ({reason}); replace all its shards by those of another checkpoint"
         )
@@ -119,7 +120,7 @@ def replace_damaged_first(load_checkpoint: Callable) -> Callable:
     @functools.wraps(load_checkpoint)
     def wrapped(cfg: Any, running: Trainer, **kwargs: Any) -> Any:
         last = Path(cfg.save_dir) / f"checkpoint_last{running.checkpoint_suffix}.pt"
-        is_default = cfg.restore_file == "checkpoint_last.pt"
+        is_default = cfg.restore_file == LAST
         if is_default and last.is_file() and running.should_save_checkpoint_on_current_rank:
             replace_damaged(last)
         if distributed.is_available() and distributed.is_initialized():

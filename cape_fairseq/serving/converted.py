@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ctranslate2.converters import fairseq as layers
 from ctranslate2.converters.converter import Converter
 from ctranslate2.specs import common_spec, transformer_spec
@@ -17,11 +16,10 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.files import new_folder
 from cape_fairseq.positions.long_text import NOTHING
 from cape_fairseq.serving.agreement import Difference
+from cape_fairseq.serving.counterparts import IN_ATTENTION, counterpart
 from cape_fairseq.serving.ctranslate2_engine import CTranslate2Engine
 from cape_fairseq.serving.stock import TOLERANCE, Trained, refuse_different
-from cape_fairseq.serving.tables import position_table
 
-UNLIMITED = ("relpos", "rope")  # positions in the attention, which CTranslate2 has, too
 ACTIVATIONS = {
     "relu": common_spec.Activation.RELU,
     "gelu": common_spec.Activation.GELU,
@@ -39,10 +37,10 @@ def check(trained: Trained) -> None:
     options = trained.options
     name = options.position_encoding
     trained.check(stock=False)
-    if trained.acts_in_attention and name not in UNLIMITED:
+    if trained.acts_in_attention and name not in IN_ATTENTION:
         raise UserError(
             f"{trained.path} has {name}, and CTranslate2 has no such attention in an encoder; it "
-            "has what is added to the input, and relpos and rope"
+            f"has what is added to the input, and {' and '.join(IN_ATTENTION)}"
         )
     placed = trained.model.encoder.positions
     if placed.attention.crosses:
@@ -51,7 +49,7 @@ def check(trained: Trained) -> None:
             "only"
         )
     moved = placed.scale != 1 or placed.augmentation.respaces
-    if name in UNLIMITED and (moved or replace(placed.long_text, offset=0.0) != NOTHING):
+    if name in IN_ATTENTION and (moved or replace(placed.long_text, offset=0.0) != NOTHING):
         raise UserError(
             f"{trained.path} has {name} with distances other than 1 between tokens, or attention "
             "that is sharpened, which CTranslate2 has not; leave these options out"
@@ -70,15 +68,12 @@ def check(trained: Trained) -> None:
 
 def specification(options: Namespace) -> transformer_spec.TransformerSpec:
     """The empty model of CTranslate2 that the options describe."""
-    name = options.position_encoding
     both: dict[str, Any] = {
         "pre_norm": options.encoder_normalize_before,
         "activation": ACTIVATIONS[options.activation_fn],
         "layernorm_embedding": options.layernorm_embedding,
-        "relative_position": name == "relpos",
+        **counterpart(options.position_encoding).specification(options),
     }
-    if name == "rope":
-        both |= {"rotary_dim": 0, "rotary_interleave": True, "rotary_base": options.rope_base}
     heads = options.encoder_attention_heads
     encoder = transformer_spec.TransformerEncoderSpec(options.encoder_layers, heads, **both)
     decoder = transformer_spec.TransformerDecoderSpec(
@@ -89,8 +84,6 @@ def specification(options: Namespace) -> transformer_spec.TransformerSpec:
         alignment_heads=0,
         **both,
     )
-    if name == "rope":
-        del encoder.position_encodings
     return transformer_spec.TransformerSpec(encoder, decoder)
 
 
@@ -103,32 +96,22 @@ class Conversion(Converter):
 
     def _load(self) -> transformer_spec.TransformerSpec:
         """What :meth:`Converter.convert` asks for."""
-        trained = self.trained
-        spec = specification(trained.options)
+        trained, options = self.trained, self.trained.options
+        spec = specification(options)
         model = trained.model.float()
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         fill_encoder(spec.encoder, model.encoder)
         fill_decoder(spec.decoder, model.decoder)
         for side in ("encoder", "decoder"):
-            self.fill_positions(getattr(spec, side), getattr(model, side))
+            positions = counterpart(options.position_encoding)
+            positions.fill(getattr(spec, side), getattr(model, side), options, self.positions)
         spec.register_source_vocabulary(vocabulary(trained.task.source_dictionary))
         spec.register_target_vocabulary(vocabulary(trained.task.target_dictionary))
         spec.config.decoder_start_token = spec.config.eos_token
         spec.config.add_source_eos = True
-        spec.config.add_source_bos = trained.options.source_bos == "on"
+        spec.config.add_source_bos = options.source_bos == "on"
         return spec
-
-    def fill_positions(self, spec: Any, stack: nn.Module) -> None:
-        """Positions at the input, or the vectors of relative ones."""
-        name = self.trained.options.position_encoding
-        if name == "relpos":
-            for own, layer in zip(spec.layer, stack.layers, strict=True):
-                fill_relative(own.self_attention, layer.self_attn, self.trained.options)
-        elif name != "rope":
-            extra = stack.positions.extra
-            table = position_table(stack, self.positions + extra)
-            spec.position_encodings.encodings = table.numpy()
 
 
 def vocabulary(dictionary: Any) -> list[str]:
@@ -163,16 +146,6 @@ def fill_stack(spec: Any, stack: nn.Module) -> None:
         layers.set_layer_norm(spec.layernorm_embedding, stack.layernorm_embedding)
 
 
-def fill_relative(spec: Any, attention: nn.Module, options: Namespace) -> None:
-    """Vectors [2k + 1, d] of distances -k to k; zeros where the model has none."""
-    keys = getattr(attention, "relative_keys", None)
-    values = getattr(attention, "relative_values", None)
-    width = attention.head_dim
-    none = np.zeros((2 * options.relpos_max_distance + 1, width), dtype=np.float32)
-    spec.relative_position_keys = none if keys is None else keys.numpy()
-    spec.relative_position_values = none if values is None else values.numpy()
-
-
 def export(
     path: Path,
     output: Path,
@@ -189,7 +162,8 @@ def export(
     Args:
         path: a checkpoint.
         output: a folder that is not there yet.
-        positions: tokens of the longest text, its end mark included (no limit for relpos and rope).
+        positions: tokens of the longest text, its end mark included (no limit where they act in the
+            attention).
         quantization: CTranslate2's name of a type.
         data: folder with the dictionaries.
         tolerance: the most that a log-probability may differ, in float32.
@@ -204,7 +178,7 @@ def export(
     with new_folder(output) as folder:
         trained = Trained(path, data)
         check(trained)
-        limited = trained.options.position_encoding not in UNLIMITED
+        limited = counterpart(trained.options.position_encoding).limited
         settings = trained.exported_settings(positions if limited else 0)
         for kind in dict.fromkeys((None, quantization)):
             Conversion(trained, positions).convert(str(folder), quantization=kind, force=True)

@@ -97,7 +97,8 @@ class Training:
     def learns(self) -> bool:
         """Whether positions are a table, which is as long in the first training as in the next."""
         names = (given(self.more, f"--{name}") for name in ("position-encoding", "floater-parent"))
-        table = any((name or "").startswith("abspos") for name in (self.arch, *names))
+        tables = {row.name for row in ENCODINGS.values() if row.learned_table}
+        table = not tables.isdisjoint((self.arch.partition("_")[0], *names))
         return table or "--encoder-learned-pos" in self.more  # of fairseq's own models
 
     def started_from(self) -> Model | None:
