@@ -34,9 +34,17 @@ def check(trained: Trained) -> None:
     Raises:
         UserError: CTranslate2 has no counterpart of the model.
     """
-    options = trained.options
-    name = options.position_encoding
     trained.check(stock=False)
+    check_positions(trained)
+    check_options(trained)
+
+
+def check_positions(trained: Trained) -> None:
+    """
+    Raises:
+        UserError: CTranslate2 has no counterpart of its positions.
+    """
+    name = trained.options.position_encoding
     if trained.acts_in_attention and name not in IN_ATTENTION:
         raise UserError(
             f"{trained.path} has {name}, and CTranslate2 has no such attention in an encoder; it "
@@ -54,9 +62,16 @@ def check(trained: Trained) -> None:
             f"{trained.path} has {name} with distances other than 1 between tokens, or attention "
             "that is sharpened, which CTranslate2 has not; leave these options out"
         )
-    same = [("encoder_normalize_before", "decoder_normalize_before")]
-    same += [("encoder_attention_heads", "decoder_attention_heads")]
-    for one, other in same:
+
+
+def check_options(trained: Trained) -> None:
+    """
+    Raises:
+        UserError: CTranslate2 has no counterpart of its other parts.
+    """
+    options = trained.options
+    for name in ("normalize_before", "attention_heads"):
+        one, other = f"encoder_{name}", f"decoder_{name}"
         if getattr(options, one) != getattr(options, other):
             raise UserError(f"{trained.path} has {one} unlike {other}, which CTranslate2 cannot")
     if options.activation_fn not in ACTIVATIONS:
