@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from pathlib import Path
 
@@ -23,6 +24,11 @@ def cores() -> int:
         return int(wanted)
     allowed = getattr(os, "sched_getaffinity", None)  # Linux only
     return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def is_x86() -> bool:
+    """Whether the processor is one of AMD's or Intel's, or understands their programs."""
+    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def is_amd() -> bool:

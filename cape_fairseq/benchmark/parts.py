@@ -30,6 +30,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "relpos, keys": ("relpos", {"relpos_terms": "keys"}),
     "floater, kept": ("floater", {"floater_refresh": 400}),  # in between two solutions
     "sinpos, PyTorch's products": ("sinpos", {"matrix_products": "torch"}),
+    "sinpos, oneDNN's products": ("sinpos", {"matrix_products": "onednn"}),
 }
 FAST = ", fast"  # with the chunked loss, the fused optimizer and fast dropout
 HALF = ", fast, bf16"  # and --autocast bf16

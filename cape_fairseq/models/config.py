@@ -52,7 +52,8 @@ class SpeedOptions:
     fast_dropout: choice("off", "on", "auto") = option(
         "off",
         "draw a quarter of the random numbers for dropout (not that of attention) on a CPU; its "
-        "probability is then a multiple of 2^-16. auto: on AMD's processors, where it was measured",
+        "probability is then a multiple of 2^-16. auto: on AMD's and Intel's processors, "
+        "where it was measured",
     )
 
 

@@ -16,7 +16,7 @@ LEVELS = 2**16  # a number of 16 bits says whether an entry stays
 
 def chosen(kind: str) -> bool:
     """Whether ``--fast-dropout off|on|auto`` means it on this machine."""
-    return kind == "on" or (kind == "auto" and system.is_amd())
+    return kind == "on" or (kind == "auto" and system.is_x86())
 
 
 def keeping(x: Tensor, p: float) -> Tensor:
