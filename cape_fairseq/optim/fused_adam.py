@@ -14,7 +14,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor
 from torch.optim import AdamW
 
-from cape_fairseq.optim.radam import parse_betas, with_gradients
+from cape_fairseq.optim.common import parse_betas, with_gradients
 
 
 class FusedAdam(AdamW):

@@ -12,6 +12,8 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II
 from torch import Tensor
 
+from cape_fairseq.optim.common import parse_betas, with_gradients
+
 
 @dataclass
 class FairseqRAdamConfig(FairseqDataclass):
@@ -22,24 +24,6 @@ class FairseqRAdamConfig(FairseqDataclass):
     radam_eps: float = field(default=1e-8, metadata={"help": "epsilon for RAdam optimizer"})
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay"})
     lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009
-
-
-def parse_betas(betas: Any, name: str = "radam") -> tuple[float, float]:
-    """
-    Raises:
-        ValueError: it is not two numbers from 0 to below 1.
-    """
-    try:
-        parts = betas.strip().strip("()[]").split(",") if isinstance(betas, str) else list(betas)
-        first, second = (float(part) for part in parts)
-    except (TypeError, ValueError):
-        first = second = -1.0
-    if not (0 <= first < 1 and 0 <= second < 1):
-        raise ValueError(
-            f"--{name}-betas is {betas}, but it must be two numbers from 0 to below 1, as in "
-            "'(0.9, 0.98)'"
-        )
-    return first, second
 
 
 class RAdam(torch.optim.RAdam):
@@ -70,12 +54,6 @@ class RAdam(torch.optim.RAdam):
         return int(state["step"]) if state else 0
 
 
-def with_gradients(closure: Any) -> Any:
-    """What a closure of ``step`` finds; it makes the gradients."""
-    with torch.enable_grad():
-        return None if closure is None else closure()
-
-
 def is_rectified(step: int, beta2: float) -> bool:
     """Whether the variance of the adaptive learning rate is tractable: rho_t > 5, as in the
     authors' code and in PyTorch (their paper, section 4.1, has 4)."""
@@ -100,7 +78,7 @@ class FairseqRAdam(FairseqOptimizer):
     def optimizer_config(self) -> dict[str, Any]:
         """Options of :class:`RAdam`. (A resumed run has the checkpoint's.)"""
         lr = self.cfg.lr[0] if isinstance(self.cfg.lr, Collection) else self.cfg.lr
-        betas = parse_betas(self.cfg.radam_betas)
+        betas = parse_betas(self.cfg.radam_betas, "radam")
         return {
             "lr": lr,
             "betas": betas,

@@ -5,8 +5,9 @@ import torch
 from omegaconf import OmegaConf
 
 from cape_fairseq.checkpoints.reading import read
+from cape_fairseq.optim.common import parse_betas
 from cape_fairseq.optim.fused_adam import FusedAdam
-from cape_fairseq.optim.radam import FairseqRAdam, RAdam, parse_betas
+from cape_fairseq.optim.radam import FairseqRAdam, RAdam
 from tests.support import train, train_losses
 
 
@@ -70,13 +71,13 @@ def test_a_closure_makes_the_gradients(kind):
 
 @pytest.mark.parametrize("betas", ["(0.9, 0.98)", "0.9,0.98", [0.9, 0.98], (0.9, 0.98)])
 def test_betas(betas):
-    assert parse_betas(betas) == (0.9, 0.98)
+    assert parse_betas(betas, "radam") == (0.9, 0.98)
 
 
 @pytest.mark.parametrize("betas", ["0.9", "(0.9, 1.0)", "__import__('os')", "(0.9, -0.1)", None])
 def test_wrong_betas_are_refused(betas):
     with pytest.raises(ValueError, match=r"--radam-betas is .* two numbers"):
-        parse_betas(betas)
+        parse_betas(betas, "radam")
 
 
 def test_training_and_resume(data_bin, tmp_path):
