@@ -116,7 +116,8 @@ def translate(args: Namespace) -> Found:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     translator = loaded(args)
-    troubles = Troubles(None if args.document in SPLIT else translator.longest)
+    longest = None if args.document in SPLIT else translator.longest
+    troubles = Troubles(longest, translator.engine.words)
     try:
         with ExitStack() as stack:
             files = opened(args.files, stack)

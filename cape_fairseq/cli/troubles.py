@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
+from cape_fairseq.data.segmentation import GOES_ON
 from cape_fairseq.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,10 +24,13 @@ class Troubles:
     Args:
         longest: tokens of a line that is translated in one piece; None if lines are cut between
             sentences anyway.
+        words: subwords that the model knows.
     """
 
-    def __init__(self, longest: int | None) -> None:
+    def __init__(self, longest: int | None, words: Container[str]) -> None:
         self.longest = longest
+        self.words = words
+        self.unknown: dict[str, int] = {}  # and the first line that has it
         self.cut: list[int] = []
         self.invalid: list[int] = []
         self.short: list[int] = []
@@ -40,6 +44,9 @@ class Troubles:
                 self.cut.append(line.number)
             if len(one.source_tokens) >= LONG and len(one.tokens) < FEW * len(one.source_tokens):
                 self.short.append(line.number)
+            for token in one.source_tokens:
+                if token not in self.words:
+                    self.unknown.setdefault(shown(token), line.number)
             if self.longest and len(one.source_tokens) > self.longest:
                 say(
                     f"line {line.number} has {len(one.source_tokens):,} tokens, more than "
@@ -59,6 +66,11 @@ class Troubles:
                 f"few words for so long a source in {listed(self.short)}; a model that was trained "
                 f"on sentences ends early in longer text{way}"
             )
+        if self.unknown:
+            say(
+                f"the model does not know {some(list(self.unknown))} (first in line "
+                f"{min(self.unknown.values())}); lines with such words may be translated wrongly"
+            )
         if self.invalid:
             raise UserError(
                 f"{listed(self.invalid)}: not UTF-8; invalid bytes were replaced and everything "
@@ -70,8 +82,18 @@ def say(words: str) -> None:
     print(f"cape-fairseq translate: {words}", file=sys.stderr)
 
 
-def listed(numbers: Sequence[int], most: int = 5) -> str:
+def shown(token: str) -> str:
+    """A subword for a message: ``\\u202e`` instead of what would turn the terminal's line."""
+    word = token.removesuffix(GOES_ON)
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in word)
+
+
+def some(things: Sequence[object], most: int = 5) -> str:
+    """``3, 7 and 12 more``."""
+    more = f" and {len(things) - most:,} more" if len(things) > most else ""
+    return ", ".join(map(str, things[:most])) + more
+
+
+def listed(numbers: Sequence[int]) -> str:
     """``lines 3, 7 and 12 more``."""
-    shown = ", ".join(map(str, numbers[:most]))
-    more = f" and {len(numbers) - most:,} more" if len(numbers) > most else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"line{'s' if len(numbers) > 1 else ''} {some(numbers)}"

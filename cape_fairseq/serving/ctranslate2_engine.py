@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Container
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from cape_fairseq.serving.results import Hypothesis, Search, Subwords, Waiting
 from cape_fairseq.system import cores
 
 MODEL = "model.bin"
+WORDS = ("shared_vocabulary.json", "source_vocabulary.json")  # it has one of them
 
 
 class CTranslate2Engine:
@@ -36,6 +40,7 @@ class CTranslate2Engine:
             raise UserError(
                 f"{folder} needs CTranslate2; install it: pip install 'cape_fairseq[ctranslate2]'"
             ) from None
+        self.folder = folder
         self.positions = positions
         self.room = positions - 1 if positions else sys.maxsize
         device = "cpu" if cpu or not ctranslate2.get_cuda_device_count() else "cuda"
@@ -46,6 +51,12 @@ class CTranslate2Engine:
             self.model: Any = ctranslate2.Translator(str(folder), device, **counts)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"{folder} cannot be loaded by CTranslate2: {error}") from None
+
+    @cached_property
+    def words(self) -> Container[str]:
+        """Subwords of the source that the model knows."""
+        file = next(path for name in WORDS if (path := self.folder / name).is_file())
+        return frozenset(json.loads(file.read_text(encoding="utf-8")))
 
     def submit(self, sources: Subwords, search: Search, prefixes: Subwords = ()) -> Waiting:
         most = search.most(max(map(len, sources)) + 1)

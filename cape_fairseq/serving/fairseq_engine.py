@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,11 @@ class FairseqEngine:
         counted: tables of positions have an end."""
         most = (model.max_positions() for model in self.models)
         return min(min(source - self.bos, target) for source, target in most) - 1
+
+    @property
+    def words(self) -> Container[str]:
+        """Subwords of the source that the model knows."""
+        return self.source.indices
 
     @property
     def source(self) -> Dictionary:

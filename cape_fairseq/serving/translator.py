@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -27,9 +27,13 @@ class Engine(Protocol):
 
     Attributes:
         room: tokens of a line, or of its translation, that it takes; the end mark not counted.
+        words: subwords of the source that it knows.
     """
 
     room: int
+
+    @property
+    def words(self) -> Container[str]: ...
 
     def submit(self, sources: Subwords, search: Search, prefixes: Subwords = ()) -> Waiting:
         """Begin to translate a batch; translations begin with ``prefixes``, if there are any."""

@@ -108,6 +108,7 @@ class Recorded:
     """An engine that translates w to W, and remembers what it was asked."""
 
     room = 9
+    words = frozenset()
 
     def __init__(self):
         self.asked = []
@@ -228,7 +229,7 @@ def test_raw_text_of_any_origin_is_normalized(tmp_path):
 
 
 def test_lines_that_come_out_short_are_named(capsys):
-    troubles = Troubles(1024)
+    troubles = Troubles(1024, words={"a"})
     lines = [Line(number, "x", "\n", True) for number in (1, 2, 3)]
     counts = ((100, 39), (100, 40), (59, 1))  # tokens of source and target
     found = [Translation("x", 0.0, ["x"] * n, source_tokens=["a"] * m) for m, n in counts]
@@ -236,3 +237,16 @@ def test_lines_that_come_out_short_are_named(capsys):
     troubles.close()
     told = capsys.readouterr().err
     assert "few words for so long a source in line 1; a model that was trained on sentences" in told
+    assert "does not know" not in told
+
+
+def test_words_that_the_model_does_not_know_are_named(capsys):
+    troubles = Troubles(1024, words={"a", "b@@"})
+    tokens = (["a", "b@@", "ж@@", "a"], ["ж", "\u202e漢"], [*"cdefg"])
+    lines = [Line(number, "x", "\n", True) for number in (3, 4, 9)]
+    troubles.add(lines, [Translation("x", 0.0, ["x"], source_tokens=found) for found in tokens])
+    troubles.close()
+    known = "cape-fairseq translate: the model does not know ж, \\u202e漢, c, d, e and 2 more"
+    assert capsys.readouterr().err == (
+        f"{known} (first in line 3); lines with such words may be translated wrongly\n"
+    )

@@ -55,6 +55,7 @@ def test_nothing_is_lost(engine, model, request):
             assert bool(translation.strip()) == bool(source.split()), source
         assert result.returncode == 1
         assert "line 6: not UTF-8" in result.stderr.decode()
+        assert re.search(r"does not know .*\bnul\b", result.stderr.decode())
 
 
 @pytest.mark.parametrize("more", [(), ("--document", "whole")])
