@@ -37,14 +37,15 @@ GROUPS: dict[str, Sequence[Tool]] = {
     "experiments, from text to tables": (*recipes.TOOLS, *experiments.TOOLS),
     "speed": speed.TOOLS,
 }
-PASS_ON = {tool.name for tools in GROUPS.values() for tool in tools if tool.passes_on}
+TOOLS = {tool.name: tool for tools in GROUPS.values() for tool in tools}
 
 
 MORE = "cape-fairseq TOOL --help tells more; parentheses at an option's end hold its default."
 
 
 def build_parser() -> argparse.ArgumentParser:
-    width = max(len(tool.name) for tools in GROUPS.values() for tool in tools)
+    """Of the words before a tool's own."""
+    width = max(map(len, TOOLS))
     listing = [
         "\n".join([f"{title}:", *(f"  {tool.name:{width}}  {tool.help}" for tool in tools)])
         for title, tools in GROUPS.items()
@@ -57,24 +58,42 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"cape_fairseq {__version__}")
-    tools = parser.add_subparsers(
-        metavar="TOOL", dest="tool", required=True, help="see below", prog="cape-fairseq"
-    )
-    for tool in (tool for group in GROUPS.values() for tool in group):
-        own = tools.add_parser(
-            tool.name,
-            description=tool.description,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        tool.add(own)
-        if tool.passes_on:
-            own.usage = f"{own.format_usage().removeprefix('usage: ').rstrip()} [-- OPTIONS]"
-        if tool.tables:
-            own.add_argument(
-                "--json", type=Path, metavar="FILE", help="write what is found as JSON"
-            )
-        own.set_defaults(run=tool.run)
+    parser.add_argument("tool", metavar="TOOL", choices=tuple(TOOLS), help="see below")
     return parser
+
+
+def tool_parser(tool: Tool) -> argparse.ArgumentParser:
+    own = argparse.ArgumentParser(
+        prog=f"cape-fairseq {tool.name}",
+        description=tool.description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    tool.add(own)
+    if tool.passes_on:
+        own.usage = f"{own.format_usage().removeprefix('usage: ').rstrip()} [-- OPTIONS]"
+    if tool.tables:
+        own.add_argument("--json", type=Path, metavar="FILE", help="write what is found as JSON")
+    own.set_defaults(run=tool.run, tool=tool.name)
+    return own
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """A tool's options; files may stand before, between and behind them.
+
+    Raises:
+        SystemExit: by argparse, with status 2 for wrong use and 0 after help.
+    """
+    if not words or words[0] not in TOOLS:
+        return build_parser().parse_args(words)
+    tool, own = TOOLS[words[0]], words[1:]
+    passed_on: list[str] = []
+    if tool.passes_on and "--" in own:
+        passed_on = own[own.index("--") + 1 :]
+        own = own[: own.index("--")]
+    parser = tool_parser(tool)
+    args = parser.parse_args(own) if tool.ways else parser.parse_intermixed_args(own)
+    args.passed_on = passed_on
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,13 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: by argparse, with status 2 for wrong use and 0 after help.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
-    passed_on: list[str] = []
-    if words and words[0] in PASS_ON and "--" in words:
-        passed_on = words[words.index("--") + 1 :]
-        words = words[: words.index("--")]
-    args = build_parser().parse_args(words)
-    args.passed_on = passed_on
+    args = parse(list(sys.argv[1:] if argv is None else argv))
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # fairseq logs at every import, and makes others do so
     try:

@@ -138,4 +138,4 @@ swap           move the first of the joined sentences to the end (SHAPE, Table 1
 SRC and TGT name a parallel text, plain or .gz. Lengths are in words (between spaces), or with
 --codes in subwords; what is written has the segmentation of the input, complete or not at all."""
 
-TOOL = Tool("derive", "make the papers' data sets from parallel text", add, run, WAYS)
+TOOL = Tool("derive", "make the papers' data sets from parallel text", add, run, WAYS, ways=True)

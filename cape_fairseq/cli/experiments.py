@@ -145,7 +145,7 @@ def train_run(args: Namespace) -> Found:
 
 
 def add_list(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help="only these")
+    parser.add_argument("names", nargs="*", default=[], metavar="EXPERIMENT", help="only these")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"), help="(runs/papers)")
 
 

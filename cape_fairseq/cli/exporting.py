@@ -37,10 +37,13 @@ def add_settings(parser: ArgumentParser) -> None:
 
 
 def text_settings(args: Namespace) -> Found:
+    from cape_fairseq.data.segmentation import read_codes
     from cape_fairseq.evaluation.rows import Rows
     from cape_fairseq.files import copy
     from cape_fairseq.serving.text import SETTINGS, TextSettings
 
+    if args.bpe_codes:
+        read_codes(args.bpe_codes)  # before anything is written
     settings = TextSettings(
         args.source_lang,
         args.target_lang,

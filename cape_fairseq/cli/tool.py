@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -32,6 +33,7 @@ class Tool(NamedTuple):
     more: str = ""
     passes_on: bool = False  # words after -- are fairseq-train's: args.passed_on
     tables: bool = True  # it finds some, which --json takes
+    ways: bool = False  # the next word says what it does, each with options of its own
 
     @property
     def description(self) -> str:
@@ -59,6 +61,17 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
     return int(text)
+
+
+def not_negative(text: str) -> float:
+    """A number that is 0 or more."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 on")
+    return number
 
 
 def chosen(kind: type, args: Namespace, **more: Any) -> Any:

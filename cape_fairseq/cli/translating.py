@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cape_fairseq.cli.tool import Found, Tool, positive
+from cape_fairseq.cli.tool import Found, Tool, not_negative, positive
 from cape_fairseq.cli.troubles import Troubles
 from cape_fairseq.errors import UsageError
 from cape_fairseq.serving.results import ENGINES, WAYS
@@ -42,7 +42,9 @@ def add_model(parser: ArgumentParser) -> None:
 def add_translate(parser: ArgumentParser) -> None:
     models = "a checkpoint, several with : between, or a folder that export wrote"
     parser.add_argument("model", metavar="MODEL[:MODEL...]", help=models)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="(standard input)")
+    parser.add_argument(
+        "files", nargs="*", type=Path, default=[], metavar="FILE", help="(standard input)"
+    )
     add_model(parser)
     parser.add_argument("--engine", choices=ENGINES, help="(as the model is stored)")
     parser.add_argument("--beam", type=positive, default=4, help="width of the beam (4)")
@@ -50,7 +52,7 @@ def add_translate(parser: ArgumentParser) -> None:
     parser.add_argument("--nbest", type=positive, default=1, metavar="N", help=nbest)
     parser.add_argument("--lenpen", type=float, default=1.0, help="exponent of the length (1)")
     longest = "a translation has at most A x source tokens + B tokens (2)"
-    parser.add_argument("--max-len-a", type=float, default=2.0, metavar="A", help=longest)
+    parser.add_argument("--max-len-a", type=not_negative, default=2.0, metavar="A", help=longest)
     parser.add_argument("--max-len-b", type=positive, default=200, metavar="B", help="(200)")
     parser.add_argument("--scores", action="store_true", help="print SCORE and a tab before each")
     lines = "print an object for each line: text, score, tokens and their log-probabilities, ..."
@@ -135,7 +137,13 @@ def translate(args: Namespace) -> Found:
 
 
 def opened(files: Sequence[Path], stack: ExitStack) -> list[int]:
-    """Descriptors of the input files."""
+    """Descriptors of the input files.
+
+    Raises:
+        UsageError: there are none, and standard input is closed.
+    """
+    if not files and sys.stdin is None:
+        raise UsageError("standard input is closed; give a FILE")
     if not files:
         return [sys.stdin.fileno()]
     return [stack.enter_context(open(file, "rb")).fileno() for file in files]

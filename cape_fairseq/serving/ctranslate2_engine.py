@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Container
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class CTranslate2Engine:
             raise UserError(f"{folder} cannot be loaded by CTranslate2: {error}") from None
 
     @cached_property
-    def words(self) -> Container[str]:
+    def words(self) -> Collection[str]:
         """Subwords of the source that the model knows."""
         file = next(path for name in WORDS if (path := self.folder / name).is_file())
         return frozenset(json.loads(file.read_text(encoding="utf-8")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class FairseqEngine:
         return min(min(source - self.bos, target) for source, target in most) - 1
 
     @property
-    def words(self) -> Container[str]:
+    def words(self) -> Collection[str]:
         """Subwords of the source that the model knows."""
         return self.source.indices
 

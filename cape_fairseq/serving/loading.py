@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,12 @@ def load(
     states = [read(one) for one in paths]
     stored = stored_settings(paths[0], states[0], languages)
     settings, folder = chosen(stored, paths[0].parent, codes, moses)
+    for other, state in zip(paths[1:], states[1:], strict=True):
+        if (other.parent / SETTINGS).is_file():  # else those of the first
+            found = stored_settings(other, state, languages)
+            check_together(paths[0], settings, other, chosen(found, folder, codes, moses)[0])
     dictionaries = find_dictionaries(paths[0], states[0], settings, data)
-    check_codes(settings, dictionaries / f"dict.{settings.source}.txt")
+    check_dictionary(settings, dictionaries)
     import cape_fairseq.models  # registers them
     import cape_fairseq.tasks  # noqa: F401
     from cape_fairseq.serving.fairseq_engine import FairseqEngine
@@ -98,6 +102,7 @@ def exported(
     settings = TextSettings.read(folder / SETTINGS)
     settings, base = chosen(settings, folder, codes, moses)
     engine = CTranslate2Engine(folder, settings.max_positions, *running)
+    check_codes(settings, engine.words, folder)
     return Translator(engine, Text(settings, base), longest, batch)
 
 
@@ -119,8 +124,8 @@ def stored_settings(
         return TextSettings(*(languages or languages_of(state)))
     except KeyError:
         raise UserError(
-            f"{path} does not say which languages it translates; "
-            "give --source-lang and --target-lang"
+            f"{path} does not say which languages it translates; give --source-lang and "
+            "--target-lang, or put them beside it by cape-fairseq text-settings"
         ) from None
 
 
@@ -158,17 +163,38 @@ def find_dictionaries(
     )
 
 
-def check_codes(settings: TextSettings, dictionary: Path) -> None:
+def check_together(first: Path, settings: TextSettings, second: Path, other: TextSettings) -> None:
     """
     Raises:
-        UserError: raw text would be looked up word by word in a dictionary of subwords.
+        UserError: two models take text that is prepared in different ways.
+    """
+    names = [field.name for field in fields(TextSettings) if field.name != "max_positions"]
+    differ = [name for name in names if getattr(settings, name) != getattr(other, name)]
+    if differ:
+        raise UserError(
+            f"{first} and {second} cannot translate together: their text is prepared in different "
+            f"ways ({', '.join(differ)} of {SETTINGS})"
+        )
+
+
+def check_dictionary(settings: TextSettings, folder: Path) -> None:
+    """:func:`check_codes` with fairseq's dictionary of the source."""
+    file = folder / f"dict.{settings.source}.txt"
+    with open(file, encoding="utf-8") as lines:
+        check_codes(settings, (line.split(" ")[0] for line in lines), file)
+
+
+def check_codes(settings: TextSettings, words: Iterable[str], where: Path) -> None:
+    """
+    Raises:
+        UserError: raw text would be looked up word by word in a vocabulary of subwords.
     """
     if settings.codes or not settings.moses:
         return
-    with open(dictionary, encoding="utf-8") as lines:
-        piece = next((word for line in lines if (word := line.split(" ")[0]).endswith(GOES_ON)), "")
+    piece = next((word for word in words if word.endswith(GOES_ON)), "")
     if piece:
         raise UserError(
-            f"{dictionary} has subwords ({piece}), and no BPE codes are known; give --bpe-codes, "
-            "or --tokenizer none for text that is segmented already"
+            f"{where} has subwords ({piece}), and no BPE codes are known; put them beside the "
+            "model by cape-fairseq text-settings (translate also takes --bpe-codes, or --tokenizer "
+            "none for text that is segmented already)"
         )

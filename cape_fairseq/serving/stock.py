@@ -20,7 +20,12 @@ from cape_fairseq.models.loading import load
 from cape_fairseq.positions.attention import AttentionPositions
 from cape_fairseq.serving.agreement import Difference, compare
 from cape_fairseq.serving.fairseq_engine import FairseqEngine
-from cape_fairseq.serving.loading import EXPORTED, find_dictionaries, stored_settings
+from cape_fairseq.serving.loading import (
+    EXPORTED,
+    check_dictionary,
+    find_dictionaries,
+    stored_settings,
+)
 from cape_fairseq.serving.tables import position_table
 from cape_fairseq.serving.text import TextSettings
 
@@ -45,7 +50,13 @@ class Trained:
         self.path = path
         self.state = read(path)
         self.settings = stored_settings(path, self.state, None)
+        if self.settings.source_bos:
+            raise UserError(
+                f"{path} was exported, and its input has a begin of sentence that its settings put "
+                "there; export the checkpoint that it was made of"
+            )
         self.data = find_dictionaries(path, self.state, self.settings, data)
+        check_dictionary(self.settings, self.data)
         pair = self.settings.source, self.settings.target
         self.model, self.task = load(path, self.data, pair)
         self.options: Namespace = self.model.args

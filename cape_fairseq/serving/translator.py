@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class Engine(Protocol):
     room: int
 
     @property
-    def words(self) -> Container[str]: ...
+    def words(self) -> Collection[str]: ...
 
     def submit(self, sources: Subwords, search: Search, prefixes: Subwords = ()) -> Waiting:
         """Begin to translate a batch; translations begin with ``prefixes``, if there are any."""

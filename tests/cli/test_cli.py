@@ -41,6 +41,8 @@ def test_version():
         (("average",), "the following arguments are required: folder, output"),
         (("average", "a", "b", "--last", 0), "argument --last: 0 is not a whole number above 0"),
         (("average", "a", "b", "--last", "x"), "argument --last: x is not a whole number above 0"),
+        (("translate", "a", "--max-len-a=-1"), "--max-len-a: -1 is not a number from 0 on"),
+        (("translate", "a", "--max-len-a", "nan"), "--max-len-a: nan is not a number from 0 on"),
         (("position-loss", "file"), "'file' should be NAME=FILE[,FILE...]"),
         (("position-loss", "a=x", "a=y"), "the name a is given twice; choose another"),
         (("swap-test", "a=x"), "'a=x' should be NAME=FILE,FILE"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cape_fairseq import load
+from cape_fairseq.errors import UserError
 from tests.serving.support import saved
 from tests.support import cape, run
 
@@ -158,6 +159,21 @@ def test_half_precision_and_an_existing_folder(tmp_path):
     assert "is there already" in result.stderr
 
 
+def test_the_begin_of_sentence_of_an_exported_model_is_not_lost(tmp_path):
+    """Its settings add it: neither a second export nor an ensemble's first model does."""
+    path, out = saved(tmp_path / "model", "cape_transformer_tiny"), tmp_path / "out"
+    cape("export", "fairseq", path, out, "--max-positions", 50)
+    result = cape("export", "fairseq", out / "model.pt", tmp_path / "again", check=False)
+    assert result.returncode == 1
+    assert "export the checkpoint that it was made of" in result.stderr
+    assert not (tmp_path / "again").exists()
+    with pytest.raises(
+        UserError, match=r"cannot translate together.* \(source_bos of text\.json\)"
+    ):
+        load([path, out])
+    assert load([path, path]).translate(["w1"])
+
+
 @pytest.mark.parametrize("system", ["fairseq", "ctranslate2"])
 def test_nothing_is_written_where_models_differ(system, tmp_path):
     pytest.importorskip("ctranslate2")
@@ -211,3 +227,6 @@ def test_settings_are_what_the_options_say(tmp_path):
         found = json.loads((tmp_path / "out" / "text.json").read_text())
         usual = {"normalize": True, "aggressive": True, "separator": "", "books": False}
         assert {name: found[name] for name in usual} == {**usual, **changed}
+    missing = ("--bpe-codes", tmp_path / "none")
+    assert cape("text-settings", tmp_path / "new", *where, *missing, check=False).returncode == 1
+    assert not (tmp_path / "new").exists()

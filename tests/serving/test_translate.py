@@ -167,10 +167,17 @@ def test_wrong_use_is_told_in_a_sentence(arguments, words, model):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_closed_input_is_told_in_a_sentence(model, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    result = cape("translate", model, check=False)
+    assert result.returncode == 2
+    assert result.stderr == "cape-fairseq translate: standard input is closed; give a FILE\n"
+
+
 def test_lines_of_several_files_stay_apart(model, tmp_path):
     (tmp_path / "one").write_text("w1 w2\n\nw3")
     (tmp_path / "two").write_text("w4\n")
-    words = ("translate", model, tmp_path / "one", tmp_path / "two", "--cpu", "--max-len-b", 5)
+    words = ("translate", model, tmp_path / "one", "--cpu", "--max-len-b", 5, tmp_path / "two")
     texts = cape(*words).stdout.split("\n")
     assert len(texts) == 5
     for more in ((), ("--document", "sentences")):
@@ -200,6 +207,9 @@ def test_subwords_without_their_codes_are_refused(model, tmp_path):
     assert result.returncode == 1
     assert f"has subwords ({word}@@), and no BPE codes are known" in result.stderr
     assert result.stdout == ""
+    result = cape("export", "fairseq", words[1], tmp_path / "out", check=False)
+    assert "put them beside the model by cape-fairseq text-settings" in result.stderr
+    assert not (tmp_path / "out").exists()
     assert cape(*words, "--tokenizer", "none").stdout.count("\n") == 1
 
 
