@@ -63,7 +63,8 @@ def measure(part: str, args: Any, dtype: torch.dtype) -> Iterable[dict]:
     setting = Setting(clock, args.size, args.words, args.tokens, dtype)
     variants = args.variants or [name for name in VARIANTS if FAST not in name]
     if part == "training":
-        return training(setting, args.lengths, variants)
+        base = [] if {STOCK, "sinpos"} & set(variants) else [STOCK]
+        return training(setting, args.lengths, [*base, *variants])
     if part == "memory":
         return memory(setting, args.memory_length, dict.fromkeys(["sinpos", *variants]))
     return decoding(setting, args.decoding_length, dict.fromkeys([STOCK, *variants]))

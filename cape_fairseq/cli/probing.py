@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, add_output, one_each, positive, write_outputs
@@ -57,15 +58,28 @@ def trajectory(text: str) -> tuple[int, str]:
     return int(block), name
 
 
+def told_apart(paths: Sequence[Path]) -> list[str]:
+    """The ends of paths, as long as it takes to tell them apart."""
+    longest = max(len(path.parts) for path in paths)
+    names: list[str] = []
+    for depth in range(3, max(longest, 3) + 1):
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
 def plot_positions(args: Namespace) -> Found:
-    names = args.names or ["/".join(path.parts[-3:]) for path in args.checkpoints]
+    names = args.names or told_apart(args.checkpoints)
     if len(names) != len(args.checkpoints):
         count = len(args.checkpoints)
         raise UsageError(f"--names has {len(names)} names for {count} checkpoints")
+    files = dict(zip(names, args.checkpoints, strict=True))
+    if len(files) < len(names):
+        raise UsageError(f"a name is given twice: {' '.join(names)}; choose others with --names")
     from cape_fairseq.evaluation import position_vectors as tool
     from cape_fairseq.evaluation.rows import suffixed
 
-    files = dict(zip(names, args.checkpoints, strict=True))
     result = tool.measure(files, args.positions, args.side, args.trajectory)
     tool.plot(result, suffixed(args.output, ".png"))
     tool.save(result, suffixed(args.output, ".npz"))

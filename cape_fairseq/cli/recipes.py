@@ -68,8 +68,8 @@ def add_train(parser: ArgumentParser) -> None:
         default="loss",
         help="what chooses the checkpoint (loss)",
     )
-    long = "then go on for a third as long, in OUT/NAME-long, at half the peak, with every second "
-    long += "example drawn as a stack of up to N tokens; with --parent, this run has them at once"
+    long = "then go on for a third as long, in OUT/NAME-long, at half the peak, where half of the "
+    long += "pairs begin a stack of up to N tokens; with --parent, this run has them at once"
     parser.add_argument("--long", type=positive, default=0, metavar="N", help=long)
     begin = "have the stacks of --long from epoch N of the first training on"
     parser.add_argument("--long-from-epoch", type=positive, default=0, metavar="N", help=begin)

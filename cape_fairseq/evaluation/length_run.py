@@ -8,6 +8,7 @@ in score_stacks.out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ def measure(
     verses, stacks = (read_generated(run / f"{name}.out") for name in ("test", "stacks"))
     losses = loss_matrix([s.scores for s in read_scored(run / "score_stacks.out")], end=False)
     far = losses[:, slice(*FAR)]
-    losses_by_update = {u: values["loss"] for u, values in log.valid.items() if "loss" in values}
+    every = {update: values.get("loss", math.nan) for update, values in log.valid.items()}
+    losses_by_update = {update: loss for update, loss in every.items() if math.isfinite(loss)}
     return {
         "updates": log.updates,
         "seconds": round(log.seconds, 1),

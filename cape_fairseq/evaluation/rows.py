@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,12 +59,12 @@ def write_json(path: Path, tool: str, rows: Rows, data: dict[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON, which has no NaN: it becomes null."""
+    """A value for JSON, which has neither NaN nor infinity: they become null."""
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
-    return None if isinstance(value, float) and value != value else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_json(path: Path) -> tuple[Rows, dict[str, Any]]:

@@ -57,9 +57,11 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
         last: the checkpoint at the end of training.
 
     Raises:
-        UserError: one of them is not there.
+        UserError: one of them is not there, or does not say how it was trained.
     """
     state = read(best)
+    if not state.get("cfg"):  # exported, or of an old fairseq
+        raise UserError(f"{best} does not say how it was trained; score a run of a recipe")
     options = vars(options_of(state))
     return {
         "arch": options.get("arch") or options.get("_name"),
@@ -73,7 +75,7 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
         "updates": updates_of(read(last)),
         "best_update": updates_of(state),
         "selected_by": state["cfg"]["checkpoint"]["best_checkpoint_metric"],
-        "best_value": state["extra_state"]["best"],
+        "best_value": state["extra_state"].get("best"),  # none without validation,
     }
 
 
@@ -122,7 +124,7 @@ def measure(
     above = (parent / "settings" for parent in [*run.parents][:3])  # of one recipe, or of papers
     settings = [path for path in above if path.is_file()][:1]
     results = {
-        "run": run.name,
+        "run": run.absolute().name,
         **describe_checkpoints(*paths),
         **describe_training(run / "logs" / "training.log"),
         **describe_machine(run / "checkpoints" / "trained.json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterable
@@ -114,9 +115,12 @@ def rows(result: dict[str, Any]) -> Rows:
     value, lines = result["value"], []
     choose = max if value in RISING else min
     for name, splits in result["runs"].items():
-        if valid := splits["valid"]:
-            update = choose(valid, key=valid.get)
-            lines.append([name, f"{valid[update]:g}", f"{update:,}", f"{max(valid):,}"])
+        valid = splits["valid"]
+        finite = {update: found for update, found in valid.items() if math.isfinite(found)}
+        if valid:
+            update = choose(finite, key=finite.get, default=None)
+            best = ("-", "-") if update is None else (f"{finite[update]:g}", f"{update:,}")
+            lines.append([name, *best, f"{max(valid):,}"])
     return Rows(["run", f"best {value}", "at update", "of"], lines)
 
 

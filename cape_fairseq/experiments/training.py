@@ -133,13 +133,13 @@ class TrainingRun:
         if not self.state_path.exists():
             return empty
         before = read_json(self.state_path, "settings", "data", "starts")
+        changed = [kind for kind in ("data", "parent") if before[kind] != now[kind]]
         old, new = by_option(before["settings"]), by_option(now["settings"])
-        if old != new:
+        if old != new and not changed:
             raise UserError(
                 f"{self.run} was trained with other settings ({difference(old, new)}) than now "
                 f"({difference(new, old)}); choose another folder, or remove it"
             )
-        changed = [kind for kind in ("data", "parent") if before[kind] != now[kind]]
         if changed:
             old = self.run / "checkpoints.old"
             what = " and the ".join(changed)

@@ -142,6 +142,10 @@ def test_the_script_writes_tables_and_json(tmp_path, monkeypatch):
     assert all(row["ratio"] > 0 for row in rows)
     for title in ("training step / sinpos", "beam search", "peak memory"):
         assert title in result.stdout
+    alone = ("--parts", "training", *small[:-2], "shape", "--json", tmp_path / "alone.json")
+    cape("benchmark", *alone)
+    (row,) = json.loads((tmp_path / "alone.json").read_text())["measured"]
+    assert (row["case"], row["base"]) == ("shape", STOCK)
     wrong = cape("benchmark", "--rounds", 0, check=False)
     assert wrong.returncode == 2
     assert "argument --rounds: 0 is not a whole number above 0" in wrong.stderr

@@ -1,6 +1,7 @@
 """What is drawn is what the models add to their inputs."""
 
 import json
+import shutil
 from argparse import Namespace
 
 import numpy as np
@@ -179,6 +180,14 @@ def test_plot_positions(tmp_path):
     chosen = np.load(tmp_path / "two.npz")["matrix_0"]
     assert np.abs(chosen - data["matrix_1"]).max() > 0
     assert cape("plot-positions", both[1], *options, "key_bias", check=False).returncode == 2
+    for row in ("a", "b"):  # as recipes call them
+        (tmp_path / row / "1" / "checkpoints").mkdir(parents=True)
+        shutil.copy(both[0], tmp_path / row / "1" / "checkpoints" / "best.pt")
+    printed = cape("plot-positions", *sorted(tmp_path.glob("*/1/*/best.pt")), *options[:4]).stdout
+    assert "\na/1/checkpoints/best.pt " in printed
+    assert "\nb/1/checkpoints/best.pt " in printed
+    twice = cape("plot-positions", *both, "--names", "x", "x", check=False)
+    assert (twice.returncode, "a name is given twice" in twice.stderr) == (2, True)
     refused = cape("plot-positions", tmp_path / "none.pt", check=False)
     assert refused.returncode == 1
     assert "there is no checkpoint" in refused.stderr

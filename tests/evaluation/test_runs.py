@@ -72,8 +72,13 @@ def test_checkpoint(tmp_path):
         "selected_by": "loss",
         "best_value": 2.5,
     }
+    torch.save({**last, "extra_state": {}}, tmp_path / "c.pt")  # --disable-validation
+    assert describe_checkpoints(tmp_path / "c.pt", tmp_path / "last.pt")["best_value"] is None
     with pytest.raises(UserError, match="there is no checkpoint"):
         describe_checkpoints(tmp_path / "c.pt", tmp_path / "none.pt")
+    torch.save({**last, "cfg": None}, tmp_path / "c.pt")
+    with pytest.raises(UserError, match="does not say how it was trained"):
+        describe_checkpoints(tmp_path / "c.pt", tmp_path / "last.pt")
 
 
 def test_table():

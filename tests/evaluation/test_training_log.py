@@ -80,6 +80,19 @@ def test_the_best_accuracy_is_the_highest(tmp_path):
     assert out.splitlines()[1].split() == ["a", "60", "20", "20"]
 
 
+def test_what_is_no_number_is_never_the_best(tmp_path):
+    text = '| INFO | valid | {{"epoch": 1, "valid_ppl": "{}", "valid_num_updates": "{}"}}\n'
+    log = [text.format(*pair) for pair in (("nan", 10), (60, 20), ("inf", 30))]
+    (tmp_path / "log").write_text("".join(log))
+    (tmp_path / "nan").write_text(log[0])
+    out = cape("plot-training", "a=log", "b=nan", "--value", "ppl", cwd=tmp_path).stdout
+    assert [line.split() for line in out.splitlines()[1:3]] == [
+        ["a", "60", "20", "30"],
+        ["b", "-", "-", "10"],
+    ]
+    assert "Infinity" not in (tmp_path / "training.json").read_text()
+
+
 def test_tensorboard(data_bin, tmp_path):
     """fairseq's option, with the package of the extra "tensorboard"."""
     pytest.importorskip("tensorboardX")

@@ -203,6 +203,8 @@ def test_long_text_comes_after_short_text(tmp_path):
     printed = cape("train", *words, *options, "--long-from-epoch", 2).stdout
     (both,) = (line for line in printed.splitlines() if " train-run " in line)
     assert "--stack-max-tokens 50 --stack-from-epoch 2" in both
+    refused = cape("train", *words, "--name", "data-bin", "--dry-run", check=False)
+    assert "--name data-bin is a folder that the recipe fills; choose another" in refused.stderr
     refused = cape("train", *words, "--long-from-epoch", 2, check=False)
     assert refused.returncode == 2
     assert "--long-from-epoch is for the stacks of --long N" in refused.stderr

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
-from cape_fairseq.experiments.recipes.settings import PLAIN_SOURCE, mixed
+from cape_fairseq.experiments.recipes.settings import NOT_RUNS, PLAIN_SOURCE, mixed
 
 # Encodings that can go on from sinpos, which they equal or resemble at the beginning.
 FROM_SINPOS = ("cape", "shape", "floater")
 NEAR_SHIFT = "10"
-# What a folder of rows has beside them.
-NOT_ROWS = ("checkpoints", "data-bin", "lock", "logs", "settings", "text")
 STRETCHED = (
     *("--position-augmentation", "cape", "--cape-global-scale", "1.2"),
     *("--cape-local-shift", "0"),
@@ -124,7 +122,7 @@ def described(known: Mapping[str, Row], given: Iterable[str]) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for text in given:
         name, model, parent, options = parts(text)
-        if name in known or name in found or name in NOT_ROWS:
+        if name in known or name in found or name in NOT_RUNS:
             raise UserError(f"--own {text}: the name {name} is taken; choose another one")
         models = dict.fromkeys(row.model for row in known.values())
         if model not in models:

@@ -23,6 +23,8 @@ OWN = (*TINY, "--fast-dropout", "auto")  # of this project's models; fairseq's d
 QUICK = (*OWN, "--max-tokens", "2048", "--warmup-updates", "200")
 QUICK_UPDATES = 900
 QUICK_STACK = 100  # tokens; the longest sentence of test_long has 90
+# What a recipe's folder has beside its runs.
+NOT_RUNS = ("checkpoints", "data-bin", "lock", "logs", "settings", "text")
 # Of other sizes than _tiny, as in fairseq's own examples.
 LARGER = ("--lr", "5e-4", "--warmup-updates", "4000")
 # Of a training that goes on from another one: half of _tiny's peak.

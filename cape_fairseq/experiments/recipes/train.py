@@ -12,6 +12,7 @@ from cape_fairseq.evaluation.scoring import splitter
 from cape_fairseq.experiments import corpora, steps
 from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.recipes.settings import (
+    NOT_RUNS,
     OWN,
     TINY,
     WHOLE,
@@ -124,8 +125,11 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     """All jobs -> what identifies the data.
 
     Raises:
-        UserError: the text is not there or not parallel, or batches have no room for long text.
+        UserError: the text is not there or not parallel, batches have no room for long text, or
+            the run has the name of another folder here.
     """
+    if wanted.run in NOT_RUNS:
+        raise UserError(f"--name {wanted.run} is a folder that the recipe fills; choose another")
     mix = (*mixed(wanted.long, 1), *wanted.more) if wanted.long else ()
     if mix:
         check_stacks(f"--long {wanted.long}", mix, wanted.options())
