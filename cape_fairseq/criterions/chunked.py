@@ -42,13 +42,14 @@ class ChunkedLoss(torch.autograd.Function):
         smoothing: float,
         size: int,
         by_onednn: bool,
+        learns: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         small = smoothing / (weight.shape[0] - 1)
         large = 1.0 - smoothing - small
         exact = torch.promote_types(features.dtype, torch.float32)
         all_words = weight.sum(0, dtype=exact)  # sum z = x . (sum over words of W)
         sums = features.new_zeros(3, dtype=torch.float64)
-        wanted = any(ctx.needs_input_grad[:2])
+        wanted = learns and any(ctx.needs_input_grad[:2])  # these do not know of no_grad
         d_features = torch.empty_like(features, dtype=exact) if wanted else None
         d_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         for begin in range(0, len(target), size):
@@ -86,7 +87,7 @@ class ChunkedLoss(torch.autograd.Function):
                 ctx.saved_tensors, ctx.kinds, ctx.needs_input_grad, strict=False
             )
         ]
-        return *scaled, None, None, None, None
+        return *scaled, None, None, None, None, None
 
 
 # Weight [V, C], target [n], what smoothing takes from every token's gradient [C], and ``large``.
@@ -142,4 +143,6 @@ def chunked_loss(
     """
     # Autocast would round sums of scores, which are far larger than scores.
     with torch.autocast(features.device.type, enabled=False):
-        return Sums(*ChunkedLoss.apply(features, weight, target, smoothing, size, by_onednn))
+        learns = torch.is_grad_enabled()
+        found = ChunkedLoss.apply(features, weight, target, smoothing, size, by_onednn, learns)
+        return Sums(*found)

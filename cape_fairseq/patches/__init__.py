@@ -3,6 +3,7 @@
 from cape_fairseq.patches import (
     amp_scale,
     averaged_buffers,
+    batch_readers,
     checkpoint_files,
     damaged_checkpoint,
     last_batch,
@@ -18,6 +19,7 @@ FAULTS = (
     last_batch,
     replace_unk,
     read_ahead,
+    batch_readers,
     damaged_checkpoint,
     checkpoint_files,
     loss_is_no_number,

@@ -32,7 +32,10 @@ def with_sentences(train_step: Callable) -> Callable:
                 raise FloatingPointError(f"the loss is {output['loss']}")
             return output
         except FloatingPointError as error:
-            sentences = [number for sample in samples if sample for number in sample["id"].tolist()]
+            found = [sample["id"].tolist() for sample in samples if sample and "id" in sample]
+            if not found:  # of a task that calls them otherwise
+                raise
+            sentences = [number for numbers in found for number in numbers]
             raise FloatingPointError(
                 f"update {update}: {error}; the batch has these pairs or stacks of the training "
                 f"data (counted from 0): {' '.join(map(str, sorted(sentences)))}"

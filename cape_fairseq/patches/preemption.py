@@ -2,17 +2,20 @@
 
 fairseq dies of it and loses what it did since the last checkpoint. Here the update under way is
 finished, a checkpoint saved, and the process ends with status 143; the same command goes on from
-there.
+there. Processes that read batches for it go on as long as it needs them: a cluster signals all
+processes of a job at once.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import mmap
 import os
 import signal
 import sys
 from collections.abc import Callable
+from multiprocessing import util
 from typing import Any
 
 import torch
@@ -23,17 +26,38 @@ from torch import distributed
 logger = logging.getLogger(__name__)
 
 TERMINATED = 128 + signal.SIGTERM
-stop = {"requested": False, "process": 0}
+stop = {"requested": False, "process": 0, "reader": 0}
+ending = mmap.mmap(-1, 1)  # shared with forked processes; not 0: this process needs them no more
 
 
 def request_stop(signum: int, frame: Any) -> None:
-    """Handle SIGTERM; processes that were forked from this one (data loaders) end as they would
-    have."""
-    if os.getpid() != stop["process"]:
+    """Handle SIGTERM, here and in processes that were forked from this one (data loaders)."""
+    if os.getpid() == stop["process"]:
+        stop["requested"] = True
+        logger.warning("SIGTERM: training ends after this update")
+    elif ending[0] or os.getppid() != stop["process"]:  # nobody needs this one
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
-    stop["requested"] = True
-    logger.warning("SIGTERM: a checkpoint will be saved after this update")
+
+
+def let_readers_end() -> None:
+    ending[0] = 1
+
+
+def listen() -> None:
+    """Handle SIGTERM from now on; once in a process, and before it forks others."""
+    if stop["process"] != os.getpid():
+        stop["process"] = os.getpid()
+        ending[0] = 0
+        util.Finalize(None, let_readers_end, exitpriority=100)  # before multiprocessing ends them
+        signal.signal(signal.SIGTERM, request_stop)
+
+
+def keep_reading() -> None:
+    """In a process that reads batches: outlive a SIGTERM as long as the one that listens."""
+    if stop["process"] == os.getppid() and stop["reader"] != os.getpid():
+        stop["reader"] = os.getpid()
+        signal.signal(signal.SIGTERM, request_stop)
 
 
 def stop_is_requested(running: Trainer) -> bool:
@@ -49,6 +73,17 @@ def stop_is_requested(running: Trainer) -> bool:
     return bool(flag)
 
 
+def listening(train: Callable) -> Callable:
+    """Wrap fairseq's function of that name, an epoch of training."""
+
+    @functools.wraps(train)
+    def wrapped(*args: Any) -> Any:
+        listen()
+        return train(*args)
+
+    return wrapped
+
+
 def stop_on_request(validate_and_save: Callable) -> Callable:
     """Wrap fairseq's function of that name, which it calls after every update."""
 
@@ -56,16 +91,12 @@ def stop_on_request(validate_and_save: Callable) -> Callable:
     def wrapped(
         cfg: Any, running: Trainer, task: Any, epoch_itr: Any, *args: Any
     ) -> tuple[list, bool]:
-        if stop["process"] != os.getpid():
-            stop["process"] = os.getpid()
-            signal.signal(signal.SIGTERM, request_stop)
         losses, finished = validate_and_save(cfg, running, task, epoch_itr, *args)
         if not finished and stop_is_requested(running):
             checkpoint_utils.save_checkpoint(cfg.checkpoint, running, epoch_itr, None)
-            done = running.get_num_updates()
-            logger.info(
-                f"stopped by SIGTERM after {done} updates; the same command goes on from there"
-            )
+            lost = cfg.checkpoint.no_save or cfg.checkpoint.no_last_checkpoints
+            then = "nothing was saved" if lost else "the same command goes on from there"
+            logger.info(f"stopped by SIGTERM after {running.get_num_updates()} updates; {then}")
             raise SystemExit(TERMINATED)
         return losses, finished
 
@@ -74,9 +105,10 @@ def stop_on_request(validate_and_save: Callable) -> Callable:
 
 
 def install() -> None:
-    """fairseq-train looks its own function up in the module that runs, under whatever name."""
+    """fairseq-train looks its own functions up in the module that runs, under whatever name."""
     for name in ("fairseq_cli.train", "__main__", "__mp_main__"):
         module = sys.modules.get(name)
         function = getattr(module, "validate_and_save", None)
         if function is not None and not hasattr(function, "stops"):
             module.validate_and_save = stop_on_request(function)
+            module.train = listening(module.train)

@@ -68,6 +68,14 @@ def test_float32_is_close():
         assert error < 1e-6
 
 
+def test_validation_takes_no_gradients(monkeypatch):
+    features, weight, target = tensors(torch.float32)
+    expected = chunked_loss(features, weight, target, 0.1, 16).loss
+    monkeypatch.setattr("cape_fairseq.criterions.chunked.exact_slopes", None)
+    with torch.no_grad():
+        assert torch.equal(chunked_loss(features, weight, target, 0.1, 16).loss, expected)
+
+
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_low_precision_sums_in_float32(kind):
     """As fairseq's, which takes log-softmax in float32: scores alone are rounded."""

@@ -1,114 +1,23 @@
-"""Preemption, damaged checkpoints, full disks and losses that are no number, each provoked."""
+"""Damaged checkpoints, full disks and losses that are no number, each provoked."""
 
 import errno
 import hashlib
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from cape_fairseq.patches.damaged_checkpoint import damage, replace_damaged, resumable_updates
-from tests.support import (
-    TIMEOUT,
-    fairseq_command,
-    free_port,
-    held,
-    one_of_two,
-    run,
-    train,
-    train_arguments,
-    train_losses,
-)
+from cape_fairseq.patches.loss_is_no_number import with_sentences
+from tests.patches.support import command, updates_of
+from tests.support import run, train, train_losses
 
 EPOCHS = ("--max-tokens", 1500, "--keep-last-epochs", 3)  # of four updates
-
-
-def command(data_bin, save, updates, *more):
-    return [
-        str(part)
-        for part in fairseq_command(
-            "train", *train_arguments(data_bin, save, "cape_transformer_tiny", updates), *more
-        )
-    ]
-
-
-def start(arguments, **options) -> subprocess.Popen:
-    return subprocess.Popen(
-        arguments,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        **options,
-    )
-
-
-def terminate_at(process: subprocess.Popen, update: int) -> str:
-    """Send SIGTERM when the log says that an update is done, and let one that waits go on;
-    everything that was printed."""
-    seen = []
-    for line in process.stdout:
-        seen.append(line)
-        if f'"num_updates": "{update}"' in line:
-            process.send_signal(signal.SIGTERM)
-            process.stdin.write("\n")
-            process.stdin.flush()
-    process.wait(60)
-    return "".join(seen)
-
-
-def updates_of(path) -> int:
-    return torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"]
-
-
-def test_sigterm_saves_and_the_same_command_goes_on(data_bin, tmp_path):
-    unbroken = train_losses(train(data_bin, tmp_path / "unbroken", "--no-save", updates=16))
-    process = start(held(command(data_bin, tmp_path / "run", 16, "--num-workers", 2), 8))
-    printed = terminate_at(process, 8)
-    assert process.returncode == 143
-    assert "Traceback" not in printed
-    done = updates_of(tmp_path / "run" / "checkpoint_last.pt")
-    assert 8 <= done <= 9
-    assert f"stopped by SIGTERM after {done} updates" in printed
-    resumed = run(command(data_bin, tmp_path / "run", 16))
-    assert train_losses(printed) == unbroken[: len(train_losses(printed))]
-    assert train_losses(resumed.stdout + resumed.stderr) == unbroken[done:]
-
-
-def test_one_process_of_two_is_told_and_both_stop_and_go_on(data_bin, tmp_path):
-    port = free_port()
-    ranks = [
-        start(
-            command(
-                data_bin,
-                tmp_path / "run",
-                400,
-                *one_of_two(rank, port),
-            )
-        )
-        for rank in (1, 0)
-    ]
-    printed = terminate_at(ranks[1], 5)
-    assert "stopped by SIGTERM" in printed
-    ranks[0].communicate(timeout=60)
-    assert [process.returncode for process in ranks] == [143, 143]
-    done = updates_of(tmp_path / "run" / "checkpoint_last.pt")
-    assert done < 400
-    port = free_port()
-    again = [
-        start(command(data_bin, tmp_path / "run", done + 2, *one_of_two(rank, port)))
-        for rank in range(2)
-    ]
-    told = [process.communicate(timeout=TIMEOUT)[0] for process in again]
-    assert [process.returncode for process in again] == [0, 0], told
-    assert len(train_losses(told[0])) == 2
 
 
 @pytest.fixture(scope="module")
@@ -286,3 +195,14 @@ def test_a_loss_that_is_no_number_names_its_batch(data_bin, tmp_path, options):
     sentences = [int(number) for number in found[2].split()]
     assert len(set(sentences)) == len(sentences) > (20 if options == ("--update-freq", 2) else 5)
     assert all(0 <= number < 300 for number in sentences)
+
+
+def test_an_error_of_batches_without_numbers_stays_as_it_is():
+    """multilingual_translation's have them for each pair of languages."""
+
+    def train_step(self, samples, raise_oom):
+        raise FloatingPointError("Minimum loss scale reached")
+
+    running = Mock(get_num_updates=lambda: 3)
+    with pytest.raises(FloatingPointError, match=r"^Minimum loss scale reached$"):
+        with_sentences(train_step)(running, [{"en-de": {"id": torch.tensor([1])}}, {}])
