@@ -23,7 +23,11 @@ PARENTS: dict[str, Encoding] = {}  # the other rows of the table, which puts the
 def parent_of(args: Any) -> Encoding | None:
     """The row of the encoding that the bias form stands on; the additive form has no other."""
     parent = getattr(args, "floater_parent", None) or "sinpos"  # version 0.1.0 has no other
-    return PARENTS[parent] if args.floater_form == "bias" else None
+    return None if alone(args) else PARENTS[parent]
+
+
+def alone(args: Any) -> bool:
+    return getattr(args, "floater_form", None) == "additive"
 
 
 def resolve(args: Any) -> None:
@@ -133,6 +137,7 @@ FLOATER = Encoding(
     self_attention=self_attention,
     flow=flow,
     keeps="floater_parent",
+    alone=alone,
     meaning=MEANING,
     parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|seen\..*|names_a_block"
     r"|kept\..*|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",

@@ -52,6 +52,7 @@ class Encoding:
         self_attention: (args, block) -> options of a block's own self-attention.
         parameters: regular expression of the names, in a stack, of what it alone learns.
         keeps: the option that names another encoding whose positions it keeps beside its own.
+        alone: (args) -> whether it is of a form that keeps no other encoding.
         meaning: options of its own without which its parameters mean something else; it keeps
             those of the model that is fine-tuned.
         resolve: fills in its options that depend on others and were left open.
@@ -84,6 +85,7 @@ class Encoding:
     self_attention: Callable[[Any, int], dict[str, Any]] | None = None
     parameters: str = ""
     keeps: str = ""
+    alone: Callable[[Any], bool] = lambda args: False
     meaning: tuple[str, ...] = ()
     resolve: Callable[[Any], None] | None = None
     check: Callable[[Any], None] | None = None

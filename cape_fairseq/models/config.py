@@ -122,7 +122,7 @@ def adopt_parent(args: Any) -> None:
     kept = getattr(options, keeps, None) if keeps else None
     if row.name in (parent, kept) and adopt_meaning(args, row, origin, options):
         adopt_scale(args, options)
-    if row.keeps:
+    if row.keeps and not row.alone(args):
         adopt_positions(args, row, origin, options)
 
 
