@@ -15,6 +15,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from cape_fairseq.criterions.chunked import CHUNK, Sums, chunked_loss
 from cape_fairseq.modules import products
@@ -54,6 +55,22 @@ def output_projection(model: Any) -> nn.Linear:
     return projection
 
 
+def check_use(model: Any, projection: nn.Linear) -> None:
+    """
+    Raises:
+        ValueError: the weight is used where those who look for unused parameters do not see it.
+    """
+    wrapper = getattr(model, "module", None)
+    looks = isinstance(wrapper, DistributedDataParallel) and wrapper.find_unused_parameters
+    if looks and projection.weight is not model.decoder.embed_tokens.weight:
+        raise ValueError(
+            f"--criterion {NAME} uses the output matrix after the model, where "
+            "--find-unused-parameters does not see it; leave that out, or share the matrix with "
+            "the embeddings (--share-decoder-input-output-embed), or take "
+            "label_smoothed_cross_entropy"
+        )
+
+
 @register_criterion(NAME, dataclass=ChunkedConfig)
 class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
     """fairseq's criterion, from features instead of scores."""
@@ -76,12 +93,14 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
         """Loss, sample size and logs of a batch.
 
         Raises:
-            ValueError: losses of single tokens are asked for, or the model makes scores otherwise.
+            ValueError: losses of single tokens are asked for, the model makes scores otherwise, or
+                it is trained in a way that does not see how they are made.
         """
         if not reduce:
             raise ValueError(f"--criterion {NAME} has only the sum over a batch")
         features, _ = model(**sample["net_input"], features_only=True)
         projection = output_projection(model)
+        check_use(model, projection)
         with autocast(getattr(model.decoder, "autocast", "none"), features.device):
             sums, total = self.sums(features, projection, sample["target"])
         size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]

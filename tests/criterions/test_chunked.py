@@ -201,6 +201,24 @@ def share_gradients() -> None:
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
 
 
+def refuse_to_look_for_unused() -> None:
+    """A matrix that is used after the model alone; one that embeds, too, is seen."""
+    criterion = ChunkedCriterion(ToyTask(), False, 0.1)
+    for shared in (True, False):
+        options = {"share_all_embeddings": shared, "share_decoder_input_output_embed": shared}
+        model = build("cape_transformer_tiny", **options)
+        parallel = ModuleProxyWrapper(DistributedDataParallel(model, find_unused_parameters=True))
+        if shared:
+            criterion(parallel, sample(True))[0].backward()
+        else:
+            with pytest.raises(ValueError, match="--find-unused-parameters does not see it"):
+                criterion(parallel, sample(True))
+
+
+def test_a_matrix_that_seems_unused_is_refused(tmp_path):
+    assert two_processes(refuse_to_look_for_unused, tmp_path) == [0, 0]
+
+
 def test_two_processes_share_its_gradients(tmp_path):
     assert two_processes(share_gradients, tmp_path) == [0, 0]
 
