@@ -121,6 +121,7 @@ class Affine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
+        dy = dy.contiguous()  # of a plain sum it is one number, expanded: oneDNN is slow there
         dx = None if weight is None else multiply(dy, weight)  # dy W
         d_weight = None if x is None else multiply_transposed(dy, x)  # dy^T x
         # The bias was added to every token.
