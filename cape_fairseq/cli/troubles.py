@@ -6,7 +6,6 @@ import sys
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from cape_fairseq.data.segmentation import GOES_ON
 from cape_fairseq.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ def say(words: str) -> None:
 
 def shown(token: str) -> str:
     """A subword for a message: ``\\u202e`` instead of what would turn the terminal's line."""
+    from cape_fairseq.data.segmentation import GOES_ON
+
     word = token.removesuffix(GOES_ON)
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in word)
 
