@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from cape_fairseq.encodings.absolute import check_width
 from cape_fairseq.encodings.floater_options import (
     MEANING,
+    OF_ODE,
     FloaterOptions,
+    defaults,
     names_of,
     trajectory_options,
 )
@@ -54,9 +56,10 @@ def check(args: Any) -> None:
     two, why = args.floater_decoder_dynamics, "one where biases of a cross-attention are missing"
     crossed = args.floater_form == "bias" and not getattr(args, "no_cross_attention", False)
     require(two == "one" or crossed, "floater_decoder_dynamics", two, why)
-    slope, why = args.floater_slope, "free with --floater-dynamics other than ode"
-    fits = slope == "free" or args.floater_dynamics == "ode"
-    require(fits, "floater_slope", slope, why)
+    for name in OF_ODE if args.floater_dynamics != "ode" else ():
+        usual, value = defaults()[name], getattr(args, name)
+        why = f"{usual} with --floater-dynamics other than ode"
+        require(value == usual, name, value, why)
 
 
 def check_parent(args: Any) -> None:

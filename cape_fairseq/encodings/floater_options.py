@@ -91,6 +91,17 @@ MEANING = (
 )
 
 
+# What means nothing to a recurrence.
+OF_ODE = (
+    "floater_nonlinearity",
+    "floater_slope",
+    "floater_step",
+    "floater_solver",
+    "floater_solver_steps",
+    "floater_gradient",
+)
+
+
 def defaults() -> dict[str, Any]:
     """FLOATER's options where nothing is said; checkpoints of version 0.1.0 lack some."""
     return {field.name: field.default for field in fields(FloaterOptions)}

@@ -236,6 +236,14 @@ from tests.support import ToyTask, build
             "--floater-slope is bounded, but it must be free with --floater-dynamics other than",
         ),
         (
+            {
+                "position_encoding": "floater",
+                "floater_dynamics": "rnn-vector",
+                "floater_solver": "dopri5",
+            },
+            "--floater-solver is dopri5, but it must be rk4 with --floater-dynamics other than",
+        ),
+        (
             {"position_encoding": "floater", "floater_refresh": 0},
             "--floater-refresh is 0, but it must be an integer of at least 1",
         ),
