@@ -114,14 +114,14 @@ def refuse_foreign(args: Any) -> None:
     augmentation = getattr(args, "position_augmentation", None) or row.augmentation
     moved = AUGMENTATIONS.get(augmentation)
     kept = ENCODINGS.get(getattr(args, row.keeps, None) or "") if row.keeps else None
-    if kept and row.alone(args):
-        raise ValueError(
-            f"{flag(row.keeps)} is given, but in this form {encoding} keeps no other encoding; "
-            "leave it out"
-        )
     groups = (row.options, *(moved.options if moved else ()), kept.options if kept else None)
     own = names(PositionOptions, LongTextOptions, *groups)
     for name in given:
+        if name in row.idle(args):
+            raise ValueError(
+                f"{flag(name)} is given, but it means nothing with the other options of "
+                f"{encoding}; leave it out"
+            )
         if name not in own:
             raise ValueError(
                 f"{flag(name)} is given, but it means nothing with --position-encoding {encoding}; "

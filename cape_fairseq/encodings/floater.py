@@ -9,7 +9,6 @@ from cape_fairseq.encodings.floater_options import (
     MEANING,
     OF_ODE,
     FloaterOptions,
-    defaults,
     names_of,
     trajectory_options,
 )
@@ -30,6 +29,12 @@ def parent_of(args: Any) -> Encoding | None:
 
 def alone(args: Any) -> bool:
     return getattr(args, "floater_form", None) == "additive"
+
+
+def idle(args: Any) -> tuple[str, ...]:
+    moved = getattr(args, "floater_dynamics", None) or "ode"
+    kept = ("floater_parent",) if alone(args) else ()
+    return kept if moved == "ode" else (*kept, *OF_ODE)
 
 
 def resolve(args: Any) -> None:
@@ -56,10 +61,9 @@ def check(args: Any) -> None:
     two, why = args.floater_decoder_dynamics, "one where biases of a cross-attention are missing"
     crossed = args.floater_form == "bias" and not getattr(args, "no_cross_attention", False)
     require(two == "one" or crossed, "floater_decoder_dynamics", two, why)
-    for name in OF_ODE if args.floater_dynamics != "ode" else ():
-        usual, value = defaults()[name], getattr(args, name)
-        why = f"{usual} with --floater-dynamics other than ode"
-        require(value == usual, name, value, why)
+    slope, why = args.floater_slope, "free with --floater-dynamics other than ode"
+    fits = slope == "free" or args.floater_dynamics == "ode"
+    require(fits, "floater_slope", slope, why)
 
 
 def check_parent(args: Any) -> None:
@@ -141,6 +145,7 @@ FLOATER = Encoding(
     flow=flow,
     keeps="floater_parent",
     alone=alone,
+    idle=idle,
     meaning=MEANING,
     parameters=r"flow\.(source\.)?(initial|lr_scale|stored|from_start|seen\..*|names_a_block"
     r"|kept\..*|dynamics\.(maps|cells)\.\d+\.(weight|time_weight|bias))",

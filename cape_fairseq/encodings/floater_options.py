@@ -94,7 +94,6 @@ MEANING = (
 # What means nothing to a recurrence.
 OF_ODE = (
     "floater_nonlinearity",
-    "floater_slope",
     "floater_step",
     "floater_solver",
     "floater_solver_steps",

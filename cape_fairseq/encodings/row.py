@@ -53,6 +53,7 @@ class Encoding:
         parameters: regular expression of the names, in a stack, of what it alone learns.
         keeps: the option that names another encoding whose positions it keeps beside its own.
         alone: (args) -> whether it is of a form that keeps no other encoding.
+        idle: (args) -> options of its own that mean nothing with those that were given.
         meaning: options of its own without which its parameters mean something else; it keeps
             those of the model that is fine-tuned.
         resolve: fills in its options that depend on others and were left open.
@@ -86,6 +87,7 @@ class Encoding:
     parameters: str = ""
     keeps: str = ""
     alone: Callable[[Any], bool] = lambda args: False
+    idle: Callable[[Any], tuple[str, ...]] = lambda args: ()
     meaning: tuple[str, ...] = ()
     resolve: Callable[[Any], None] | None = None
     check: Callable[[Any], None] | None = None

@@ -135,7 +135,9 @@ class TrainingRun:
         before = read_json(self.state_path, "settings", "data", "starts")
         changed = [kind for kind in ("data", "parent") if before[kind] != now[kind]]
         old, new = by_option(before["settings"]), by_option(now["settings"])
-        if old != new and not changed:
+        if changed == ["parent"]:  # whose updates --long takes the warm-up from
+            old.pop("--warmup-updates", None), new.pop("--warmup-updates", None)
+        if old != new:
             raise UserError(
                 f"{self.run} was trained with other settings ({difference(old, new)}) than now "
                 f"({difference(new, old)}); choose another folder, or remove it"

@@ -156,6 +156,8 @@ def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> bool:
     defaults = {field.name: field.default for field in fields(row.options)} if row.meaning else {}
     same = True
     for name in row.meaning:
+        if name in row.idle(args):
+            continue
         stored = getattr(options, name, defaults[name])  # version 0.1.0 has not all of them
         given = getattr(args, name, None)
         if given is None:

@@ -12,29 +12,45 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from fairseq.data.iterators import EpochBatchIterator
+import torch
+from fairseq.data.iterators import EpochBatchIterator, GroupedEpochBatchIterator
 
 from cape_fairseq.patches.preemption import keep_reading
 
 
-def collated(collate: Callable, samples: list) -> Any:
-    """A batch of samples, in a process that reads batches; torch makes it die of SIGTERM as it
-    begins, so here is the first chance to change that."""
+def begin_reading(worker: int) -> None:
+    """What a process that reads batches does first."""
     keep_reading()
-    return collate(samples)
 
 
-def mended(begin: Callable) -> Callable:
+def without_keeping(begin: Callable) -> Callable:
     """Wrap the iterator's ``__init__``."""
 
     @functools.wraps(begin)
     def wrapped(self: EpochBatchIterator, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         self.persistent_workers = False
-        self.collate_fn = functools.partial(collated, self.collate_fn)
+
+    return wrapped
+
+
+def with_readers(epoch: Callable) -> Callable:
+    """Wrap the iterator's ``_get_iterator_for_epoch``, which lets torch's loader be made without a
+    way to say what its processes do first."""
+
+    @functools.wraps(epoch)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        data, loader = torch.utils.data, torch.utils.data.DataLoader
+        data.DataLoader = functools.partial(loader, worker_init_fn=begin_reading)
+        try:
+            return epoch(*args, **kwargs)
+        finally:
+            data.DataLoader = loader
 
     return wrapped
 
 
 def install() -> None:
-    EpochBatchIterator.__init__ = mended(EpochBatchIterator.__init__)
+    EpochBatchIterator.__init__ = without_keeping(EpochBatchIterator.__init__)
+    for kind in (EpochBatchIterator, GroupedEpochBatchIterator):
+        kind._get_iterator_for_epoch = with_readers(kind._get_iterator_for_epoch)

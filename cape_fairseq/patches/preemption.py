@@ -31,13 +31,15 @@ ending = mmap.mmap(-1, 1)  # shared with forked processes; not 0: this process n
 
 
 def request_stop(signum: int, frame: Any) -> None:
-    """Handle SIGTERM, here and in processes that were forked from this one (data loaders)."""
+    """Handle SIGTERM, here and in processes that were forked from this one."""
     if os.getpid() == stop["process"]:
         stop["requested"] = True
         logger.warning("SIGTERM: training ends after this update")
-    elif ending[0] or os.getppid() != stop["process"]:  # nobody needs this one
+    elif os.getpid() != stop["reader"]:  # it ends as it would have
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
+    elif ending[0] or os.getppid() != stop["process"]:  # nobody needs its batches
+        os._exit(0)  # as torch's own handler does
 
 
 def let_readers_end() -> None:

@@ -82,6 +82,9 @@ def test_another_parent_or_other_data_start_anew(data_bin, tmp_path, capsys):
     assert kept.exists()
     parent.write_text("another")
     run.options += ["--warmup-updates", "50"]  # --long takes it from --max-update
+    other = TrainingRun(run.run, [*run.options, "--dropout", "0.7"], parent)
+    with pytest.raises(UserError, match=r"other settings \(\) than now \(--dropout 0\.7\)"):
+        other.begin()
     assert run.begin()["starts"] == []
     assert "the parent changed; training starts anew" in capsys.readouterr().err
     assert not kept.exists()

@@ -69,7 +69,7 @@ def test_a_parent_that_cannot_be_kept_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"--restore-file: .*damaged\.pt"):
         build(ARCH, restore_file=str(tmp_path / "damaged.pt"))
     build(ARCH, floater_form="additive", **options)  # which keeps nothing of it
-    with pytest.raises(ValueError, match="--floater-parent is given, but in this form floater"):
+    with pytest.raises(ValueError, match="--floater-parent is given, but it means nothing with"):
         build(ARCH, floater_form="additive", floater_parent="sinpos", **options)
     with pytest.raises(ValueError, match="floater-parent"):
         build(ARCH, floater_parent="floater")

@@ -241,7 +241,7 @@ from tests.support import ToyTask, build
                 "floater_dynamics": "rnn-vector",
                 "floater_solver": "dopri5",
             },
-            "--floater-solver is dopri5, but it must be rk4 with --floater-dynamics other than",
+            "--floater-solver is given, but it means nothing with the other options of floater",
         ),
         (
             {"position_encoding": "floater", "floater_refresh": 0},

@@ -12,6 +12,7 @@ import time
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterator
 
+from cape_fairseq.patches.preemption import request_stop, stop
 from tests.patches.support import command, updates_of
 from tests.support import TIMEOUT, free_port, held, one_of_two, run, train, train_losses
 
@@ -103,6 +104,7 @@ def test_one_process_of_two_is_told_and_both_stop_and_go_on(data_bin, tmp_path):
 def test_a_signal_to_all_processes_leaves_those_that_read_batches(data_bin, tmp_path):
     """As a cluster sends it; here more batches of the validation are to come."""
     small = ("--num-workers", 1, "--validate-interval-updates", 2, "--max-tokens-valid", 40)
+    small += ("--data-buffer-size", 1)  # most batches are still to be read
     arguments = command(data_bin, tmp_path / "run", 16, *small)
     script = [sys.executable, "-c", VALIDATION_HELD, *arguments[3:]]
     process = start(script, start_new_session=True)
@@ -135,8 +137,31 @@ class Numbers(FairseqDataset):
         return samples
 
 
-def test_processes_that_read_batches_do_not_pile_up():
+def wait(begun) -> None:
+    begun.set()
+    time.sleep(TIMEOUT)
+
+
+def test_other_processes_end_as_they_would_have(monkeypatch):
+    """Those that something else forked in a training."""
+    before = signal.signal(signal.SIGTERM, request_stop)
+    monkeypatch.setitem(stop, "process", os.getpid())
+    try:
+        forked = multiprocessing.get_context("fork")
+        begun = forked.Event()
+        other = forked.Process(target=wait, args=(begun,))
+        other.start()
+        begun.wait(TIMEOUT)
+        other.terminate()
+        other.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert other.exitcode == -signal.SIGTERM
+
+
+def test_processes_that_read_batches_do_not_pile_up(monkeypatch):
     """Every epoch has an iterator of its own, as with ``--update-epoch-batch-itr True``."""
+    monkeypatch.setitem(stop, "process", os.getpid())
     numbers, known = Numbers(), set(multiprocessing.active_children())
     gc.disable()
     try:
@@ -146,8 +171,8 @@ def test_processes_that_read_batches_do_not_pile_up():
                 numbers, numbers.collater, batches, num_workers=1, epoch=epoch, buffer_size=2
             )
             assert list(found.next_epoch_itr(shuffle=False)) == batches
-        limit = time.monotonic() + TIMEOUT
-        while set(multiprocessing.active_children()) != known:  # the last one is about to end
+        limit = time.monotonic() + TIMEOUT / 10
+        while set(multiprocessing.active_children()) - known:  # the last one is about to end
             assert time.monotonic() < limit
             time.sleep(0.05)
     finally:
