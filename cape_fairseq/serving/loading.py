@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -70,7 +71,7 @@ def load(
     for other, state in zip(paths[1:], states[1:], strict=True):
         if (other.parent / SETTINGS).is_file():  # else those of the first
             found = stored_settings(other, state, languages)
-            check_together(paths[0], settings, other, chosen(found, folder, codes, moses)[0])
+            check_together(paths[0], settings, other, *chosen(found, other.parent, codes, moses))
     dictionaries = find_dictionaries(paths[0], states[0], settings, data)
     check_dictionary(settings, dictionaries)
     import cape_fairseq.models  # registers them
@@ -163,17 +164,26 @@ def find_dictionaries(
     )
 
 
-def check_together(first: Path, settings: TextSettings, second: Path, other: TextSettings) -> None:
-    """
+def check_together(
+    first: Path, settings: TextSettings, second: Path, other: TextSettings, folder: Path
+) -> None:
+    """Compare what two models take; the second's codes are relative to ``folder``.
+
     Raises:
-        UserError: two models take text that is prepared in different ways.
+        UserError: their text is prepared in different ways, or they know other words.
     """
     names = [field.name for field in fields(TextSettings) if field.name != "max_positions"]
     differ = [name for name in names if getattr(settings, name) != getattr(other, name)]
+    files = [f"dict.{language}.txt" for language in (settings.source, settings.target)]
+    pairs = {name: (first.parent / name, second.parent / name) for name in files}
+    pairs |= {settings.codes: (first.parent / settings.codes, folder / other.codes)}
+    for name, (one, another) in pairs.items():
+        if one.is_file() and another.is_file() and not filecmp.cmp(one, another, shallow=False):
+            differ.append(name)
     if differ:
         raise UserError(
             f"{first} and {second} cannot translate together: their text is prepared in different "
-            f"ways ({', '.join(differ)} of {SETTINGS})"
+            f"ways ({', '.join(differ)} beside them)"
         )
 
 

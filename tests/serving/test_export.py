@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import sys
 
 import pytest
@@ -167,11 +168,15 @@ def test_the_begin_of_sentence_of_an_exported_model_is_not_lost(tmp_path):
     assert result.returncode == 1
     assert "export the checkpoint that it was made of" in result.stderr
     assert not (tmp_path / "again").exists()
-    with pytest.raises(
-        UserError, match=r"cannot translate together.* \(source_bos of text\.json\)"
-    ):
+    with pytest.raises(UserError, match=r"cannot translate together.* \(source_bos beside them\)"):
         load([path, out])
     assert load([path, path]).translate(["w1"])
+    other = saved(tmp_path / "other", "cape_transformer_tiny")
+    shutil.copy(out / "text.json", other.parent / "text.json")
+    with open(other.parent / "dict.de.txt", "a") as stream:
+        stream.write("another 1\n")
+    with pytest.raises(UserError, match=r"\(source_bos, dict\.de\.txt beside them\)"):
+        load([path, other])
 
 
 @pytest.mark.parametrize("system", ["fairseq", "ctranslate2"])
