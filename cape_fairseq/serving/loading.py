@@ -71,7 +71,8 @@ def load(
     for other, state in zip(paths[1:], states[1:], strict=True):
         if (other.parent / SETTINGS).is_file():  # else those of the first
             found = stored_settings(other, state, languages)
-            check_together(paths[0], settings, other, *chosen(found, other.parent, codes, moses))
+            taken = chosen(found, other.parent, codes, moses)
+            check_together(paths[0], (settings, folder), other, taken)
     dictionaries = find_dictionaries(paths[0], states[0], settings, data)
     check_dictionary(settings, dictionaries)
     import cape_fairseq.models  # registers them
@@ -165,18 +166,19 @@ def find_dictionaries(
 
 
 def check_together(
-    first: Path, settings: TextSettings, second: Path, other: TextSettings, folder: Path
+    first: Path, mine: tuple[TextSettings, Path], second: Path, theirs: tuple[TextSettings, Path]
 ) -> None:
-    """Compare what two models take; the second's codes are relative to ``folder``.
+    """Compare what two models take: settings, and the folders of their codes.
 
     Raises:
         UserError: their text is prepared in different ways, or they know other words.
     """
+    (settings, folder), (other, others) = mine, theirs
     names = [field.name for field in fields(TextSettings) if field.name != "max_positions"]
     differ = [name for name in names if getattr(settings, name) != getattr(other, name)]
     files = [f"dict.{language}.txt" for language in (settings.source, settings.target)]
     pairs = {name: (first.parent / name, second.parent / name) for name in files}
-    pairs |= {settings.codes: (first.parent / settings.codes, folder / other.codes)}
+    pairs |= {settings.codes: (folder / settings.codes, others / other.codes)}
     for name, (one, another) in pairs.items():
         if one.is_file() and another.is_file() and not filecmp.cmp(one, another, shallow=False):
             differ.append(name)
