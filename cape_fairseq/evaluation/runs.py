@@ -75,7 +75,7 @@ def describe_checkpoints(best: Path, last: Path) -> dict[str, Any]:
         "updates": updates_of(read(last)),
         "best_update": updates_of(state),
         "selected_by": state["cfg"]["checkpoint"]["best_checkpoint_metric"],
-        "best_value": state["extra_state"].get("best"),  # none without validation,
+        "best_value": state["extra_state"].get("best"),  # none without validation
     }
 
 

@@ -62,8 +62,27 @@ def load(
                 "--target-lang and --data-bin"
             )
         return exported(paths, codes, moses, longest, batch, (cpu, parallel))
+    return trained(paths, data, codes, languages, moses, (longest, batch, cpu))
+
+
+def trained(
+    paths: Sequence[Path],
+    data: str | Path | None,
+    codes: Any,
+    languages: tuple[str, str] | None,
+    moses: bool | None,
+    running: tuple[int, int, bool],
+) -> Translator:
+    """Checkpoints, or exported models, of fairseq; ``running`` are ``longest``, ``batch`` and
+    ``cpu``.
+
+    Raises:
+        UserError: one cannot be loaded, something that belongs to it is missing, or they do not
+            fit together.
+    """
     from cape_fairseq.checkpoints.reading import read  # torch, which CTranslate2 does without
 
+    longest, batch, cpu = running
     paths = [one / EXPORTED if one.is_dir() else one for one in paths]
     states = [read(one) for one in paths]
     stored = stored_settings(paths[0], states[0], languages)

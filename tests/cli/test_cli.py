@@ -7,11 +7,9 @@ import sys
 import pytest
 
 from cape_fairseq import __version__
-from cape_fairseq.cli import GROUPS
+from cape_fairseq.cli import GROUPS, TOOLS
 from cape_fairseq.evaluation.rows import Rows, markdown, read_json, text, write_json
 from tests.support import ROOT, cape
-
-TOOLS = {tool.name: tool for group in GROUPS.values() for tool in group}
 
 
 def test_help_lists_every_tool_by_what_it_is_for():
