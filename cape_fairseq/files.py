@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,6 +50,16 @@ def copy(source: Path, target: Path) -> None:
     """Copy a file so that ``target`` is the old one or the new one at every moment."""
     with replacing(target) as temporary:
         shutil.copyfile(source, temporary)
+
+
+def told_apart(paths: Sequence[Path], least: int = 1) -> list[str]:
+    """The ends of paths, of ``least`` parts or as many more as it takes to tell them apart."""
+    most = max((len(path.parts) for path in paths), default=0)
+    for depth in range(least, most):
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
 
 
 def sha256(paths: Iterable[Path], progress=lambda count: None) -> str:

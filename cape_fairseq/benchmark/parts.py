@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sinpos, PyTorch's products": ("sinpos", {"matrix_products": "torch"}),
     "sinpos, oneDNN's products": ("sinpos", {"matrix_products": "onednn"}),
 }
+BASES = (STOCK, "sinpos")  # what times are compared with
 FAST = ", fast"  # with the chunked loss, the fused optimizer and fast dropout
 HALF = ", fast, bf16"  # and --autocast bf16
 VARIANTS |= {f"{STOCK}{FAST}": (STOCK, {}), f"sinpos{FAST}, fairseq's dropout": ("sinpos", {})}
@@ -63,11 +64,16 @@ def measure(part: str, args: Any, dtype: torch.dtype) -> Iterable[dict]:
     setting = Setting(clock, args.size, args.words, args.tokens, dtype)
     variants = args.variants or [name for name in VARIANTS if FAST not in name]
     if part == "training":
-        base = [] if {STOCK, "sinpos"} & set(variants) else [STOCK]
-        return training(setting, args.lengths, [*base, *variants])
+        return training(setting, args.lengths, with_base(variants, BASES))
     if part == "memory":
-        return memory(setting, args.memory_length, dict.fromkeys(["sinpos", *variants]))
-    return decoding(setting, args.decoding_length, dict.fromkeys([STOCK, *variants]))
+        return memory(setting, args.memory_length, with_base(variants, ("sinpos",)))
+    return decoding(setting, args.decoding_length, with_base(variants, (STOCK,)))
+
+
+def with_base(variants: Sequence[str], bases: Sequence[str]) -> list[str]:
+    """Each variant once, after the first of ``bases`` where none of these is among them."""
+    added = [] if set(bases) & set(variants) else bases[:1]
+    return list(dict.fromkeys([*added, *variants]))
 
 
 class Setting:
@@ -103,7 +109,7 @@ def training(
         steps = {variant: setting.step(variant, length) for variant in variants}
         times = setting.clock.interleave(steps, f"training step, {length} tokens")
         for variant, taken in times.items():
-            for base in (STOCK, "sinpos"):
+            for base in BASES:
                 if base in times and base != variant:
                     yield row(
                         "training", variant, length, taken, ratio(taken, times[base]), base=base
@@ -123,7 +129,7 @@ def decoding(
     times = setting.clock.interleave(cases, f"beam {beam}, {length} tokens")
     for variant, taken in times.items():
         speed = sentences * length / statistics.median(taken)
-        for base in (STOCK, "sinpos"):
+        for base in BASES:
             if base in times and base != variant:
                 faster = ratio(times[base], taken)
                 yield row(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from cape_fairseq.cli.tool import Found, Tool, add_output, one_each, positive, write_outputs
 from cape_fairseq.errors import UsageError
+from cape_fairseq.files import told_apart
 
 
 def add_shift(parser: ArgumentParser) -> None:
@@ -58,19 +58,8 @@ def trajectory(text: str) -> tuple[int, str]:
     return int(block), name
 
 
-def told_apart(paths: Sequence[Path]) -> list[str]:
-    """The ends of paths, as long as it takes to tell them apart."""
-    longest = max(len(path.parts) for path in paths)
-    names: list[str] = []
-    for depth in range(3, max(longest, 3) + 1):
-        names = ["/".join(path.parts[-depth:]) for path in paths]
-        if len(set(names)) == len(names):
-            break
-    return names
-
-
 def plot_positions(args: Namespace) -> Found:
-    names = args.names or told_apart(args.checkpoints)
+    names = args.names or told_apart(args.checkpoints, least=3)
     if len(names) != len(args.checkpoints):
         count = len(args.checkpoints)
         raise UsageError(f"--names has {len(names)} names for {count} checkpoints")

@@ -16,6 +16,7 @@ from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.scoring import score
 from cape_fairseq.evaluation.training_log import parse
+from cape_fairseq.files import told_apart
 
 # What decides the numbers beside the model, by fairseq's groups.
 TRAINING_OPTIONS = {
@@ -150,13 +151,11 @@ def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
         UserError: a file cannot be read, or is no results.json of a recipe.
     """
     found = {path.absolute(): read_json(path, "run", "tests") for path in paths}
-    names, depth = [run["run"] for run in found.values()], 1
-    places = [path.parent for path in found]
-    if len(set(places)) < len(places):  # several files in a folder
-        places = list(found)
-    while len(set(names)) < len(names):
-        depth += 1
-        names = ["/".join(place.parts[-depth:]) for place in places]
+    names = [run["run"] for run in found.values()]
+    if len(set(names)) < len(names):
+        places = [path.parent for path in found]
+        several = len(set(places)) < len(places)  # files in a folder
+        names = told_apart(list(found) if several else places, least=2)
     return [{**run, "run": name} for run, name in zip(found.values(), names, strict=True)]
 
 

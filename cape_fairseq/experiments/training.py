@@ -136,7 +136,8 @@ class TrainingRun:
         changed = [kind for kind in ("data", "parent") if before[kind] != now[kind]]
         old, new = by_option(before["settings"]), by_option(now["settings"])
         if changed == ["parent"]:  # whose updates --long takes the warm-up from
-            old.pop("--warmup-updates", None), new.pop("--warmup-updates", None)
+            for settings in (old, new):
+                settings.pop("--warmup-updates", None)
         if old != new:
             raise UserError(
                 f"{self.run} was trained with other settings ({difference(old, new)}) than now "
