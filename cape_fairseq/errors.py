@@ -10,5 +10,7 @@ class UsageError(UserError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in a line; its kind if it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """What an error says, in a line; its kind if it says nothing. A heading that ends with a colon
+    is followed by the first line below it."""
+    first, *others = str(error).splitlines() or [type(error).__name__]
+    return f"{first} {others[0].strip()}" if first.endswith(":") and others else first

@@ -43,9 +43,16 @@ def not_to_go_on(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint so that it appears complete or not at all."""
-    with replacing(path) as temporary:
-        torch.save(checkpoint, temporary)
+    """Write a checkpoint so that it appears complete or not at all.
+
+    Raises:
+        UserError: there is no room for it.
+    """
+    try:
+        with replacing(path) as temporary:
+            torch.save(checkpoint, temporary)
+    except RuntimeError as error:  # of torch's writer
+        raise UserError(f"{path} could not be written ({first_line(error)})") from None
 
 
 def options_of(checkpoint: dict[str, Any]) -> Namespace:

@@ -81,6 +81,8 @@ def add_export(parser: ArgumentParser) -> None:
 def export(args: Namespace) -> Found:
     from cape_fairseq.evaluation.rows import Rows
 
+    if args.max_positions < 2:
+        raise UsageError("--max-positions must be at least 2, a token and the end mark")
     if args.system == "fairseq":
         if args.quantization:
             raise UsageError("--quantization is for ctranslate2; fairseq has --half")

@@ -20,10 +20,15 @@ def add_out(parser: ArgumentParser, default: str = "") -> None:
     add_machine(parser)
 
 
+# What tells of one's own text, where nothing is said.
+USUAL = {"source": "en", "target": "de", **{split: split for split in ("train", "valid", "test")}}
+USUAL["bpe"] = 4000
+
+
 def add_languages(parser: ArgumentParser, required: bool = False) -> None:
-    for option, what, default in (("--src", "source", "en"), ("--tgt", "target", "de")):
-        more = {"required": True} if required else {"default": default}
-        shown = "" if required else f" ({default})"
+    for option, what in (("--src", "source"), ("--tgt", "target")):
+        more = {"required": True} if required else {"default": USUAL[what]}
+        shown = "" if required else f" ({USUAL[what]})"
         parser.add_argument(
             option, dest=what, metavar="LANG", help=f"{what} language{shown}", **more
         )
@@ -32,7 +37,8 @@ def add_languages(parser: ArgumentParser, required: bool = False) -> None:
 def add_splits(parser: ArgumentParser) -> None:
     for split in ("train", "valid", "test"):
         parser.add_argument(f"--{split}", default=split, metavar="SPLIT", help=f"({split})")
-    parser.add_argument("--bpe", type=positive, default=4000, help="joint BPE merges (4000)")
+    merges = USUAL["bpe"]
+    parser.add_argument("--bpe", type=positive, default=merges, help=f"joint BPE merges ({merges})")
 
 
 def add_quick_start(parser: ArgumentParser) -> None:
@@ -158,6 +164,8 @@ def lengths(args: Namespace) -> Found:
     from cape_fairseq.experiments.jobs import Plan
     from cape_fairseq.experiments.recipes import length as recipe
 
+    if args.data is None and any(getattr(args, name) != USUAL[name] for name in USUAL):
+        raise UsageError("languages, splits and --bpe are those of your own text; give --data, too")
     names = () if args.rows == "list" else tuple(args.rows.split())
     own, more = tuple(args.own), tuple(args.passed_on)
     wanted = chosen(recipe.Lengths, args, rows=names, own=own, more=more)

@@ -115,6 +115,8 @@ def wanted(args: Namespace) -> Search:
 
 def translate(args: Namespace) -> Found:
     search = wanted(args)
+    if sys.stdout is None:
+        raise UsageError("standard output is closed; translations go there")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     translator = loaded(args)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def runs(lengths: np.ndarray, probability: float, most: int, key: Sequence[int])
 
 
 def mixed(
-    chosen: Iterator[range],
+    chosen: Iterable[range],
     source: Edit,
     target: Edit,
     separators: tuple[Sequence[int], Sequence[int]],

@@ -91,7 +91,7 @@ def check_cape(args: Any, no_shift: str) -> None:
     Raises:
         ValueError: an option of CAPE makes no sense with the encoding.
     """
-    check_schedule(args, no_shift)
+    check_schedule(args, no_shift, args.cape_global_shift)
     require(
         args.cape_local_shift <= 0.5 or args.cape_allow_reordering,
         "cape_local_shift",
@@ -126,19 +126,28 @@ def build_shape(args: Any) -> SHAPE:
     return SHAPE(args.shape_max_shift, args.shape_shared_shift, build_schedule(args))
 
 
-def check_schedule(args: Any, no_shift: str) -> None:
+def check_shape(args: Any, no_shift: str) -> None:
+    check_schedule(args, no_shift, args.shape_max_shift)
+
+
+def check_schedule(args: Any, no_shift: str, far: float) -> None:
     """
+    Args:
+        far: the largest shift.
+
     Raises:
-        ValueError: a probability above 1.
+        ValueError: a probability above 1, or an option that moves nothing.
     """
     share, near, warmup = args.shift_probability, args.shift_near, args.shift_warmup
     require(share <= 1, "shift_probability", share, "at most 1: it is a share of sentence pairs")
     alone = "0 without --shift-probability: it is for the pairs that are not shifted far"
     require(near == 0 or share < 1, "shift_near", near, alone)
+    require(near <= far, "shift_near", near, f"at most {far:g}, the largest shift")
     if no_shift:
         why = "{} with " + f"{args.position_encoding}, whose positions are not shifted"
         require(share == 1, "shift_probability", share, why.format(1))
         require(warmup == 0, "shift_warmup", warmup, why.format(0))
+    require(far > 0 or warmup == 0, "shift_warmup", warmup, "0 where the largest shift is 0")
 
 
 def check_randpos(args: Any, no_shift: str) -> None:
@@ -164,7 +173,7 @@ AUGMENTATIONS = {
         "a whole shift from 0 to K for each side (Kiyono et al. 2021, Eq. 2)",
         build_shape,
         (ShapeOptions, ShiftOptions),
-        check_schedule,
+        check_shape,
     ),
     "randpos": Row(
         "sorted whole positions from a longer range (Ruoss et al. 2023)",

@@ -33,4 +33,5 @@ FIRE = Encoding(
     no_shift=COUNTS,
     attention=biases,
     parameters=r"self_attn_positions\.(c|threshold_factor|(hidden|out)\.(weight|bias))",
+    meaning=("fire_threshold",),
 )

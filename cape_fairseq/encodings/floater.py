@@ -16,6 +16,7 @@ from cape_fairseq.encodings.floater_state import keep_trajectories, vectors
 from cape_fairseq.encodings.options import require
 from cape_fairseq.encodings.row import Encoding, Stack
 from cape_fairseq.positions.attention import AttentionPositions
+from cape_fairseq.positions.floater.solver import FIXED_STEP
 from cape_fairseq.positions.floater.stack import StackFlow
 
 PARENTS: dict[str, Encoding] = {}  # the other rows of the table, which puts them here
@@ -32,9 +33,11 @@ def alone(args: Any) -> bool:
 
 
 def idle(args: Any) -> tuple[str, ...]:
-    moved = getattr(args, "floater_dynamics", None) or "ode"
     kept = ("floater_parent",) if alone(args) else ()
-    return kept if moved == "ode" else (*kept, *OF_ODE)
+    if (getattr(args, "floater_dynamics", None) or "ode") != "ode":
+        return (*kept, *OF_ODE)
+    adaptive = (getattr(args, "floater_solver", None) or FIXED_STEP[0]) not in FIXED_STEP
+    return (*kept, "floater_solver_steps") if adaptive else kept
 
 
 def resolve(args: Any) -> None:

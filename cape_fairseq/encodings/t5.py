@@ -46,5 +46,6 @@ T5 = Encoding(
     no_shift=SHIFTS.format("t5"),
     attention=biases,
     parameters=r"self_attn_positions\.weight",
+    meaning=("t5_max_distance",),
     check=check,
 )

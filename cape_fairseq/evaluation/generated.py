@@ -47,7 +47,8 @@ def read_generated(path: Path) -> list[Sentence]:
             sentence.reference = content
         elif number not in complete:
             add_translation(sentence, kind, content)
-            if kind == "P":  # the last line of a translation; the best one comes first
+            # The last line of a translation, whole; the best one comes first.
+            if kind == "P" and len(sentence.scores) > len(sentence.hypothesis.split()):
                 complete.add(number)
     if not complete:
         raise UserError(
@@ -64,7 +65,10 @@ def read_generated(path: Path) -> list[Sentence]:
 
 def add_translation(sentence: Sentence, kind: str, content: str) -> None:
     if kind == "P":
-        sentence.scores = np.array(content.split(), float) * math.log(2)  # fairseq prints base 2
+        try:
+            sentence.scores = np.array(content.split(), float) * math.log(2)  # fairseq's are base 2
+        except ValueError:  # the end of a file that was cut off
+            return
     elif kind == "H":
         sentence.hypothesis = content.partition("\t")[2]
     else:

@@ -58,6 +58,7 @@ class SpeedOptions:
 
 
 RESTORE = "--restore-file"
+GOES_ON = "--save-dir"  # it has the last checkpoint of this training
 OWN_GROUPS = (*GROUPS, InitialOptions, SpeedOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(
@@ -109,12 +110,10 @@ def adopt_parent(args: Any) -> None:
         return
     if option == RESTORE and not paths[0].exists():
         return  # fairseq then begins anew
-    if not (row.keeps or row.meaning or "source_scale" in row.defaults):
-        return  # nothing to take over
     try:
         origin, options = origin_of(paths)
     except UserError as error:
-        if row.keeps:
+        if row.keeps and option != GOES_ON:
             raise ValueError(f"{option}: {error}") from None
         return  # fairseq, which knows more kinds of paths, reads or refuses it
     parent = encoding_of(options)
@@ -122,6 +121,7 @@ def adopt_parent(args: Any) -> None:
     kept = getattr(options, keeps, None) if keeps else None
     if row.name in (parent, kept) and adopt_meaning(args, row, origin, options):
         adopt_scale(args, options)
+        adopt_input(args, options)
     if row.keeps and not row.alone(args):
         adopt_positions(args, row, origin, options)
 
@@ -132,10 +132,12 @@ def begins_with(args: Any) -> tuple[str, list[Path]]:
     restored = getattr(args, "restore_file", None) or LAST
     if restored != LAST:
         return RESTORE, [Path(restored)]
-    path = getattr(args, "finetune_from_model", None)
+    path, folder = (getattr(args, name, None) for name in ("finetune_from_model", "save_dir"))
     # A training that goes on has a last one; if it is damaged, fairseq takes the one before.
-    last = Path(getattr(args, "save_dir", None) or "checkpoints") / LAST
-    return "--finetune-from-model", [last, Path(path)] if path else []
+    last = Path(folder or "checkpoints") / LAST
+    if path:
+        return "--finetune-from-model", [last, Path(path)]
+    return GOES_ON, [last] if folder and last.exists() else []
 
 
 def origin_of(paths: list[Path]) -> tuple[Path, Any]:
@@ -177,6 +179,13 @@ def adopt_scale(args: Any, options: Any) -> None:
         args.source_scale = "1"
 
 
+def adopt_input(args: Any, options: Any) -> None:
+    """Where positions enter, and whether a source has a begin of sentence."""
+    for name in ("position_layers", "source_bos"):
+        if getattr(args, name, None) is None:
+            setattr(args, name, getattr(options, name, None))
+
+
 def adopt_positions(args: Any, row: Encoding, origin: Path, options: Any) -> None:
     """The positions that a row keeps beside its own.
 
@@ -198,7 +207,8 @@ def adopt_positions(args: Any, row: Encoding, origin: Path, options: Any) -> Non
             f"fine-tune a model with --source-scale 1, or say {flag(row.keeps)} {parent} to lose it"
         )
     setattr(args, row.keeps, kept)
-    for name in ("position_layers", "source_bos", *names(ENCODINGS[kept].options)):
+    adopt_input(args, options)
+    for name in names(ENCODINGS[kept].options):
         if getattr(args, name, None) is None:
             setattr(args, name, getattr(options, name, None))
     logger.info("%s keeps the positions of %s: %s", row.name, origin, kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,25 @@ def load(
         )
     state = read(path)
     options = Namespace(**vars(options_of(state)))
-    try:
+    with fitting(f"{path} is no Transformer that fits {data}"):
         task = plain_task(state, data, languages)
         model = PositionalTransformer.build_model(options, task)
         model.load_state_dict(state["model"], strict=True, model_cfg=options)
-    except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
-        reason = first_line(error)
-        raise UserError(f"{path} is no Transformer that fits {data}: {reason}") from None
     return model.eval(), task
+
+
+@contextmanager
+def fitting(failure: str) -> Iterator[None]:
+    """While a stored model is built for some data.
+
+    Raises:
+        UserError: with ``failure`` and its reason, whichever of its many kinds of errors fairseq
+            raised.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise UserError(f"{failure}: {first_line(error)}") from None
 
 
 def plain_task(

@@ -11,14 +11,14 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
-from fairseq.models import build_model
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, build_model
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
 from cape_fairseq.checkpoints.reading import encoding_of, options_of
-from cape_fairseq.errors import UserError, first_line
-from cape_fairseq.models.loading import plain_task
+from cape_fairseq.errors import UserError
+from cape_fairseq.models.loading import fitting, plain_task
 from cape_fairseq.serving.results import Hypothesis, Search, Subwords, Waiting
 
 
@@ -48,16 +48,16 @@ class FairseqEngine:
     ) -> None:
         self.device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
         self.bos = bos
-        try:
+        with fitting(f"the model cannot translate with {data}"):
             self.task = plain_task(states[0], data, languages)
             self.models = [self.build(state, longest) for state in states]
-        except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
-            reason = first_line(error)
-            raise UserError(f"the model cannot translate with {data}: {reason}") from None
 
     def build(self, state: dict[str, Any], longest: int) -> Any:
         """A model of a checkpoint, for translation only."""
         options = Namespace(**vars(options_of(state)))
+        name = getattr(options, "_name", None) or getattr(options, "arch", None)
+        if name not in (*MODEL_REGISTRY, *ARCH_MODEL_REGISTRY):
+            raise UserError(f"it is a {name}, which neither fairseq nor this plugin has")
         for side, stack in (("source", "encoder"), ("target", "decoder")):
             # fairseq's sinusoids end at training's limit; this plugin's have no end.
             stock = not hasattr(options, "position_encoding")

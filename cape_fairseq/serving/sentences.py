@@ -14,7 +14,8 @@ ENDS = {*".!?。！？؟।॥۔։…", "..."}  # subwords after which a piece m
 
 def sentences(paragraph: str, language: str) -> list[str]:
     """The sentences of a paragraph, without the spaces between them."""
-    return [found for part in segment(language, paragraph) if (found := part.strip())]
+    plain = " ".join(paragraph.split())  # a no-break space before a full stop ends sentencex
+    return [found for part in segment(language, plain) if (found := part.strip())]
 
 
 def pieces(tokens: list[str], longest: int) -> list[list[str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from array import array
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,19 +24,21 @@ REMEMBERED = 200_000  # pairs whose edited sentences are kept in memory
 class Sentences(torch.utils.data.Dataset):
     """Token ids of many sentences in one array, each with an end mark."""
 
-    def __init__(self, sentences: list[list[int]], eos: int) -> None:
-        self.ends = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
-        self.tokens = np.fromiter(
-            (i for s in sentences for i in (*s, eos)), np.int32, self.ends[-1]
-        )
+    def __init__(self, eos: int) -> None:
+        self.eos = eos
+        self.tokens, self.ends = array("i"), array("q", [0])
+
+    def append(self, sentence: list[int]) -> None:
+        self.tokens.extend(sentence)
+        self.tokens.append(self.eos)
+        self.ends.append(len(self.tokens))
 
     def __len__(self) -> int:
         return len(self.ends) - 1
 
     def __getitem__(self, index: int) -> Tensor:
-        return torch.from_numpy(
-            self.tokens[self.ends[index] : self.ends[index + 1]].astype(np.int64)
-        )
+        tokens = self.tokens[self.ends[index] : self.ends[index + 1]]
+        return torch.from_numpy(np.array(tokens, np.int64))
 
     @property
     def sizes(self) -> np.ndarray:
@@ -53,10 +57,13 @@ class Joining(NamedTuple):
     seed: int
 
 
-def joined(pairs: LanguagePairDataset, stacked: list[Stack]) -> dict[str, Any]:
-    """Arguments of a data set that is like ``pairs`` but has these stacks."""
-    source = Sentences([stack.source for stack in stacked], pairs.src_dict.eos())
-    target = Sentences([stack.target for stack in stacked], pairs.tgt_dict.eos())
+def joined(pairs: LanguagePairDataset, stacked: Iterable[Stack]) -> dict[str, Any]:
+    """Arguments of a data set that is like ``pairs`` but has these stacks, which are taken one at a
+    time: lists of a large corpus would need ten times its arrays."""
+    source, target = Sentences(pairs.src_dict.eos()), Sentences(pairs.tgt_dict.eos())
+    for stack in stacked:
+        source.append(stack.source)
+        target.append(stack.target)
     return {
         "src": source,
         "src_sizes": source.sizes,
@@ -95,21 +102,20 @@ class MixedLengths(LanguagePairDataset):
             name: value for name, value in vars(self).items() if name not in ("pairs", "joining")
         }
 
-    def draw(self, epoch: int) -> list[Stack]:
+    def draw(self, epoch: int) -> Iterator[Stack]:
         """The pairs and stacks of an epoch."""
         source, target, separators, probability, most, first, seed = self.joining
         if epoch < first:
             probability = 0.0
         lengths = np.maximum(self.pairs.src_sizes, self.pairs.tgt_sizes) - 1  # the end mark
         lengths = lengths + max(map(len, separators))
-        chosen = runs(lengths, probability, most, (seed, epoch))
-        stacked = list(mixed(chosen, source, target, separators))
-        long = [stack for stack in stacked if len(stack.sentences) > 1]
+        chosen = list(runs(lengths, probability, most, (seed, epoch)))
+        long = [len(numbers) for numbers in chosen if len(numbers) > 1]
         logger.info(
-            f"epoch {epoch}: {sum(len(stack.sentences) for stack in long):,} of "
-            f"{len(lengths):,} pairs are in {len(long):,} stacks of 2 and more"
+            f"epoch {epoch}: {sum(long):,} of {len(lengths):,} pairs are in {len(long):,} stacks "
+            "of 2 and more"
         )
-        return stacked
+        return mixed(chosen, source, target, separators)
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:

@@ -1,5 +1,6 @@
 """The mean of checkpoints, number by number."""
 
+import resource
 from argparse import Namespace
 
 import pytest
@@ -22,6 +23,19 @@ def write(path, value: float, updates: int = 0, arch: str = "x", heads: int = 4,
         "extra_state": {"ema": {"weight": torch.ones(2)}, "val_loss": 2.0},
     }
     torch.save(state, path)
+
+
+def test_a_disk_that_is_full_is_told_and_nothing_is_left(tmp_path):
+    """torch's writer raises an error of its own there."""
+    path = tmp_path / "checkpoint.pt"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"checkpoint\.pt could not be written \(.+\)"):
+            write_checkpoint({"model": {"weight": torch.zeros(100_000)}}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_mean_of_the_last(tmp_path):

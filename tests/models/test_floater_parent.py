@@ -112,6 +112,28 @@ def test_a_trained_floater_needs_its_parent_no_more(tmp_path, caplog):
     assert not warnings(caplog)
 
 
+@pytest.mark.parametrize(
+    ("arch", "parent", "option"),
+    [
+        (ARCH, "rope_transformer_tiny", "floater_parent"),
+        ("rope_transformer_tiny", "rope_cross_transformer_tiny", "rope_attention"),
+    ],
+)
+def test_a_training_that_goes_on_needs_its_parent_no_more(arch, parent, option, tmp_path):
+    """fairseq leaves --finetune-from-model out of account where there is a last checkpoint."""
+    own = {"source_scale": None} if arch == ARCH else {"source_scale": "1"}
+    stored(tmp_path / "parent.pt", build(parent, source_scale="1"), parent, {})
+    folder = {"save_dir": str(tmp_path), **own}
+    first = build(arch, finetune_from_model=str(tmp_path / "parent.pt"), **folder)
+    without = build(arch, **folder)
+    stored(tmp_path / "checkpoint_last.pt", first, arch, {})
+    again = build(arch, **folder)
+    assert getattr(again.args, option) == getattr(first.args, option)
+    assert getattr(without.args, option) != getattr(first.args, option)
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"half a checkpoint")
+    build(arch, **folder)  # fairseq takes the one before
+
+
 @pytest.mark.parametrize("last", ["whole", "damaged"])
 def test_a_training_that_goes_on_keeps_what_it_took_over(tmp_path, last, caplog):
     """The same command a second time; the parent's options, of which none is given."""

@@ -40,6 +40,16 @@ def test_training_tells_how_long_its_texts_were():
     assert model.encoder.flow.seen.ends() == [9] * 9
 
 
+def test_texts_longer_than_are_counted_have_no_end():
+    """Vectors of all their positions have learned."""
+    model = build("floater_transformer_tiny")
+    for flow in (model.encoder.flow, model.decoder.flow):
+        for group in range(len(flow.seen.counts)):
+            flow.seen.add(group, torch.tensor([6000] * 9))
+        assert set(flow.seen.ends()) == {0}
+        assert flow.ends(6000) == [6000] * flow.initial.size(0)
+
+
 def test_a_decoder_in_training_may_go_step_by_step():
     """As losses do that learn from a model's own translations; nothing is counted twice."""
     model = build("floater_transformer_tiny").train()

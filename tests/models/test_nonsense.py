@@ -70,6 +70,14 @@ from tests.support import ToyTask, build
             "--shift-near is 3.0, but it must be 0 without --shift-probability",
         ),
         (
+            {"shift_near": 6.0, "shift_probability": 0.3},
+            "--shift-near is 6.0, but it must be at most 5, the largest shift",
+        ),
+        (
+            {"cape_global_shift": 0.0, "shift_warmup": 100},
+            "--shift-warmup is 100, but it must be 0 where the largest shift is 0",
+        ),
+        (
             {
                 "position_encoding": "rope",
                 "position_augmentation": "cape",
@@ -206,6 +214,14 @@ from tests.support import ToyTask, build
         (
             {"position_encoding": "floater", "floater_solver": "rk5"},
             "--floater-solver is rk5, but it must be euler or",
+        ),
+        (
+            {
+                "position_encoding": "floater",
+                "floater_solver": "dopri5",
+                "floater_solver_steps": 2.0,
+            },
+            "--floater-solver-steps is given, but it means nothing with the other options",
         ),
         (
             {"position_encoding": "floater", "floater_solver_steps": 0.3},

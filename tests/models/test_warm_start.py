@@ -102,6 +102,27 @@ def test_one_form_of_floater_is_not_taken_for_another(old, new, caplog):
         assert (name in caplog.text) == (".flow." in name)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "options"),
+    [
+        ("t5", {"t5_max_distance": 40}),
+        ("fire", {"fire_threshold": 64.0}),
+        ("rope", {"rope_base": 500.0}),
+        ("sinpos", {"position_layers": "all"}),
+        ("cape", {"source_bos": "off", "source_scale": "1"}),
+    ],
+)
+def test_what_gives_parameters_their_meaning_is_kept(encoding, options, tmp_path):
+    arch = f"{encoding}_transformer_tiny"
+    args = Namespace(**{**vars(build(arch, **options).args), "arch": arch})
+    torch.save({"args": args, "cfg": None, "model": {}}, tmp_path / "parent.pt")
+    start = {"finetune_from_model": str(tmp_path / "parent.pt"), "source_scale": None}
+    found = build(arch, **start).args
+    assert {name: str(getattr(found, name)) for name in options} == {
+        name: "1.0" if name == "source_scale" else str(value) for name, value in options.items()
+    }
+
+
 def test_sinpos_to_cape_at_zero_shift_keeps_the_outputs():
     sinpos = build("sinpos_transformer_tiny", seed=3)
     cape = build(

@@ -83,6 +83,10 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
             (("--own", text), 1, f"--own {text}: write NAME=MODEL [--from ROW] [OPTIONS], such as")
             for text in ("cape", "mine=", "mine=cape --from", "a/b=cape", "mine=cape 'open")
         ),
+        *(
+            (words, 2, "languages, splits and --bpe are those of your own text; give --data, too")
+            for words in (("--bpe", "2500"), ("--tgt", "fr"), ("--test", "news"))
+        ),
         (("--nonsense",), 2, "unrecognized arguments: --nonsense"),
         (("--", "--max-update", "9"), 1, "--max-update does not stand after --; give --max-update"),
         (("--", "--seed=9"), 1, "--seed does not stand after --; give --seeds before it"),

@@ -194,6 +194,9 @@ def test_long_text_comes_after_short_text(tmp_path):
     refused = cape("train", *words, *options, "--", "--warmup-updates", 4000, check=False)
     assert "--warmup-updates is 4000, but the training has 90 updates; give" in refused.stderr
     cape("train", *words, "--long", 50, "--max-update", 2, "--dry-run")
+    printed = cape("train", *words, *options, "--", "--max-update", 120).stdout
+    (long,) = (line for line in printed.splitlines() if "tiny-long --parent" in line)
+    assert long.endswith("--max-update 40")
     own = ("--", "--stack-probability", 0.3, "--stack-max-tokens", 40)
     printed = cape("train", *words, *options, *own).stdout
     (check,) = (line for line in printed.splitlines() if "check-lengths" in line)

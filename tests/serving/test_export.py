@@ -147,6 +147,8 @@ def test_a_table_longer_than_the_models_is_refused(tmp_path):
     result = cape(*options, check=False)
     assert result.returncode == 1
     assert "--max-positions" in result.stderr
+    result = cape(*options[:-1], 1, check=False)
+    assert "--max-positions must be at least 2, a token and the end mark" in result.stderr
 
 
 def test_half_precision_and_an_existing_folder(tmp_path):

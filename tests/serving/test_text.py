@@ -191,6 +191,24 @@ def test_windows_translate_each_sentence_once(separator, tmp_path):
     )
 
 
+def test_a_translation_that_ends_with_the_context_is_made_without_it(tmp_path):
+    """The model would say the sentence after the next one, or not at all."""
+    own = translator(tmp_path)
+    submit, ended = own.engine.submit, []
+
+    def ending(sources, search, prefixes=None):
+        if sources[0][-1] != "four." or not prefixes[0]:
+            return submit(sources, search, prefixes)
+        ended.append(prefixes[0])
+        return lambda: [[Hypothesis(prefixes[0], -1.0)]]
+
+    own.engine.submit = ending
+    (found,) = Windows(own, context=4)(["One two. Three four. Five."], Search())
+    assert found.text == "ONE TWO. THREE FOUR. FIVE."
+    assert ended == [["ONE", "TWO."]]
+    assert own.engine.asked[-1] == (["Three", "four.", "Five."], ["THREE", "FOUR."])
+
+
 @pytest.mark.parametrize("lenpen", [0, 1])
 def test_the_context_counts_neither_for_the_score_nor_for_the_length(lenpen, tmp_path):
     own = translator(tmp_path)
@@ -217,6 +235,8 @@ def test_sentences():
         "So?",
     ]
     assert sentences("  ", "en") == []
+    for space in "\u00a0\u2009\u3000":  # before a full stop they ended sentencex
+        assert sentences(f"See plan A{space}. It is good.", "en")[-1] == "It is good."
 
 
 def test_raw_text_of_any_origin_is_normalized(tmp_path):

@@ -167,11 +167,33 @@ def test_wrong_use_is_told_in_a_sentence(arguments, words, model):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_model_that_does_not_fit_is_told_with_the_reason(model, tmp_path):
+    for language in ("en", "de"):
+        (tmp_path / f"dict.{language}.txt").write_text("w1 1\nw2 1\n")
+    result = cape("translate", model, "--data-bin", tmp_path, check=False)
+    assert "size mismatch for encoder.embed_tokens.weight" in result.stderr
+    state = read(model)
+    state["cfg"]["model"].arch = state["cfg"]["model"]._name = "of_another_plugin"
+    write(state, model.parent / "other.pt")
+    result = cape("translate", model.parent / "other.pt", check=False)
+    assert result.returncode == 1
+    assert "it is a of_another_plugin, which neither fairseq nor this plugin" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_a_closed_input_is_told_in_a_sentence(model, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     result = cape("translate", model, check=False)
     assert result.returncode == 2
     assert result.stderr == "cape-fairseq translate: standard input is closed; give a FILE\n"
+
+
+def test_a_closed_output_is_told_before_anything_is_translated(model):
+    closed = ["bash", "-c", '"$@" >&-', "bash", *command("translate", model)]
+    result = subprocess.run(closed, input="w1\n", stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 2
+    said = "cape-fairseq translate: standard output is closed; translations go there\n"
+    assert result.stderr == said
 
 
 def test_lines_of_several_files_stay_apart(model, tmp_path):

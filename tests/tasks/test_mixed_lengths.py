@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import tracemalloc
 from argparse import Namespace
 
 import pytest
@@ -13,6 +14,7 @@ from fairseq.tasks import setup_task
 from omegaconf import OmegaConf
 
 from cape_fairseq.evaluation import text_lengths
+from cape_fairseq.tasks import mixed_lengths
 from cape_fairseq.tasks.mixed_lengths import Joining, MixedLengths, Sentences
 from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
 from tests.support import (
@@ -124,6 +126,20 @@ def test_batches_can_be_read_by_a_process_that_was_not_forked():
     assert sent[0]["source"].tolist() == [5, 6, 7, 2]
 
 
+def test_a_corpus_takes_little_more_than_its_tokens(monkeypatch):
+    """Four bytes each; lists of them would take forty."""
+    monkeypatch.setattr(mixed_lengths, "REMEMBERED", 0)
+    dictionary, side = ToyTask().source_dictionary, torch.full((51,), 5)
+    pairs = LanguagePairDataset(*([side] * 4000, [51] * 4000, dictionary) * 2)
+    joining = Joining(lambda *_: [5] * 50, lambda *_: [5] * 50, ([], []), 0.5, 200, 1, 1)
+    tracemalloc.start()
+    mixed = MixedLengths(pairs, joining)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(len(mixed[i]["source"]) - 1 for i in range(len(mixed))) == 4000 * 50
+    assert most < 12 * 2 * 4000 * 51
+
+
 def test_translations_are_as_long_as_they_are_asked_to_be(tmp_path):
     task = object.__new__(StackedTranslationTask)
     task.cfg = OmegaConf.create({"eval_bleu": False})
@@ -138,6 +154,6 @@ def test_translations_are_as_long_as_they_are_asked_to_be(tmp_path):
         generator = task.build_generator([model], Namespace(beam=1, **given))
         assert (generator.max_len_a, generator.max_len_b) == expected
     task.build_generator([model], Namespace(beam=1, replace_unk=""))  # as fairseq-interactive
-    task.datasets = {"test": Namespace(src=Sentences([[5]], 2))}
+    task.datasets = {"test": Namespace(src=Sentences(2))}
     with pytest.raises(ValueError, match="--replace-unk does not work with stacked sentences"):
         task.build_generator([model], Namespace(beam=1, replace_unk=""))

@@ -53,7 +53,8 @@ class Training:
 
     @property
     def updates(self) -> int:
-        return self.max_update or usual_updates(self.arch)
+        own = last_of(self.more, "--max-update")
+        return own or self.max_update or usual_updates(self.arch)
 
     def selection(self) -> tuple[str, ...]:
         """What chooses the best checkpoint.

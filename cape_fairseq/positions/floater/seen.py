@@ -35,8 +35,9 @@ class SeenLengths(nn.Module):
 
     def ends(self) -> list[int]:
         """For each trajectory the length that :data:`SHARE` of its texts do not exceed; 0 where it
-        has seen none."""
+        has seen none, or texts longer than are counted."""
         total = self.counts.sum(1, keepdim=True)
         reached = self.counts.cumsum(1) >= SHARE * total
-        ends = torch.where(total > 0, reached.int().argmax(1, keepdim=True), 0)
+        ends = reached.int().argmax(1, keepdim=True)
+        ends = torch.where((total > 0) & (ends < COUNTED - 1), ends, 0)
         return ends[:, 0][self.group].tolist()
