@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 
@@ -13,8 +14,11 @@ from cape_fairseq.errors import UserError, first_line
 from cape_fairseq.files import replacing
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, mmap: bool = False) -> dict[str, Any]:
     """A checkpoint of fairseq, on the CPU.
+
+    Args:
+        mmap: whether tensors stay in the file until they are used.
 
     Raises:
         UserError: it is not there, cannot be read, or is something else.
@@ -23,7 +27,8 @@ def read(path: Path) -> dict[str, Any]:
         raise UserError(f"there is no checkpoint {path}")
     allow_fairseq_checkpoints()
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        mmap = mmap and is_zipfile(path)  # the format of torch 1.6 and later
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch raises many kinds, KeyError among them
         reason = first_line(error)
         raise UserError(f"{path} cannot be loaded as a checkpoint ({reason})") from None

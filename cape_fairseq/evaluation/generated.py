@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +37,7 @@ def read_generated(path: Path) -> list[Sentence]:
     """
     found: dict[int, Sentence] = {}
     complete: set[int] = set()
-    for line in read_lines(path):
+    for line in whole_lines(path):
         if not (match := LINE.match(line)):
             continue
         kind, number, content = match[1], int(match[2]), match[3]
@@ -47,8 +48,7 @@ def read_generated(path: Path) -> list[Sentence]:
             sentence.reference = content
         elif number not in complete:
             add_translation(sentence, kind, content)
-            # The last line of a translation, whole; the best one comes first.
-            if kind == "P" and len(sentence.scores) > len(sentence.hypothesis.split()):
+            if kind == "P":  # the last line of a translation; the best one comes first
                 complete.add(number)
     if not complete:
         raise UserError(
@@ -63,12 +63,24 @@ def read_generated(path: Path) -> list[Sentence]:
     return [found[number] for number in sorted(found)]
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file, without a last one that was cut off.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    lines = list(read_lines(path))
+    if lines and path.suffix != ".gz":  # gzip itself knows
+        with open(path, "rb") as stream:
+            stream.seek(-1, os.SEEK_END)
+            if stream.read() != b"\n":
+                lines.pop()
+    return lines
+
+
 def add_translation(sentence: Sentence, kind: str, content: str) -> None:
     if kind == "P":
-        try:
-            sentence.scores = np.array(content.split(), float) * math.log(2)  # fairseq's are base 2
-        except ValueError:  # the end of a file that was cut off
-            return
+        sentence.scores = np.array(content.split(), float) * math.log(2)  # fairseq prints base 2
     elif kind == "H":
         sentence.hypothesis = content.partition("\t")[2]
     else:

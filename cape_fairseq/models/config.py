@@ -17,6 +17,7 @@ from cape_fairseq.encodings.options import choice, flag, names, option
 from cape_fairseq.encodings.row import Encoding
 from cape_fairseq.errors import UserError
 from cape_fairseq.modules.products import KINDS
+from cape_fairseq.patches.damaged_checkpoint import newest_whole
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class SpeedOptions:
 
 
 RESTORE = "--restore-file"
-GOES_ON = "--save-dir"  # it has the last checkpoint of this training
+STARTS = ("finetune_from_model", "restore_file", "save_dir")  # what a training starts from
 OWN_GROUPS = (*GROUPS, InitialOptions, SpeedOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(
@@ -105,51 +106,50 @@ def adopt_parent(args: Any) -> None:
         ValueError: the model has positions that cannot be kept, or cannot be read.
     """
     row = ENCODINGS.get(getattr(args, "position_encoding", None))
-    option, paths = begins_with(args)
-    if not row or not paths or is_complete(args):
+    if not row or is_complete(args):
         return
-    if option == RESTORE and not paths[0].exists():
+    option, origin = begins_with(args)
+    if origin is None or (option == RESTORE and not origin.exists()):
         return  # fairseq then begins anew
     try:
-        origin, options = origin_of(paths)
+        options = options_of(read(origin, mmap=True))
     except UserError as error:
-        if row.keeps and option != GOES_ON:
+        if row.keeps:
             raise ValueError(f"{option}: {error}") from None
         return  # fairseq, which knows more kinds of paths, reads or refuses it
     parent = encoding_of(options)
-    keeps = ENCODINGS[parent].keeps if parent in ENCODINGS else ""
+    if parent not in ENCODINGS:
+        return  # fairseq refuses it
+    keeps = ENCODINGS[parent].keeps
     kept = getattr(options, keeps, None) if keeps else None
-    if row.name in (parent, kept) and adopt_meaning(args, row, origin, options):
-        adopt_scale(args, options)
+    if row.name in (parent, kept):
         adopt_input(args, options)
+        if adopt_meaning(args, row, origin, options):
+            adopt_scale(args, options)
     if row.keeps and not row.alone(args):
         adopt_positions(args, row, origin, options)
 
 
-def begins_with(args: Any) -> tuple[str, list[Path]]:
-    """What a training starts from: the option that says it, and checkpoints, the first that can be
-    read counts."""
-    restored = getattr(args, "restore_file", None) or LAST
-    if restored != LAST:
-        return RESTORE, [Path(restored)]
-    path, folder = (getattr(args, name, None) for name in ("finetune_from_model", "save_dir"))
-    # A training that goes on has a last one; if it is damaged, fairseq takes the one before.
-    last = Path(folder or "checkpoints") / LAST
-    if path:
-        return "--finetune-from-model", [last, Path(path)]
-    return GOES_ON, [last] if folder and last.exists() else []
+def begins_with(args: Any) -> tuple[str, Path | None]:
+    """What a training starts from: the option that says it, and the checkpoint."""
+    parent, restored, folder = (getattr(args, name, None) for name in STARTS)
+    if restored not in (None, LAST):
+        return RESTORE, Path(restored)
+    last = goes_on_from(Path(folder or "checkpoints")) if parent or folder else None
+    if parent:
+        return "--finetune-from-model", last or Path(parent)
+    return "--save-dir", last
 
 
-def origin_of(paths: list[Path]) -> tuple[Path, Any]:
-    """The first of these checkpoints that can be read, and its options.
-
-    Raises:
-        UserError: none can; why the last cannot.
-    """
-    for path in paths[:-1]:
-        with suppress(UserError):
-            return path, options_of(read(path))
-    return paths[-1], options_of(read(paths[-1]))
+def goes_on_from(folder: Path) -> Path | None:
+    """The last checkpoint of a training or, if it is damaged, the one that takes its place."""
+    last = folder / LAST
+    if not last.exists():
+        return None
+    with suppress(UserError):
+        read(last, mmap=True)
+        return last
+    return newest_whole(last)
 
 
 def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> bool:
@@ -172,11 +172,12 @@ def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> bool:
 
 
 def adopt_scale(args: Any, options: Any) -> None:
-    """A source scale of 1 that was chosen and not counted; a counted one is in the checkpoint."""
-    counted = getattr(options, "source_scale_counted", False)
-    plain = not counted and float(getattr(options, "source_scale", None) or 1) == 1
-    if plain and getattr(args, "source_scale", None) is None:
-        args.source_scale = "1"
+    """A source scale that was chosen and not counted; a counted one is in the checkpoint."""
+    stored = str(getattr(options, "source_scale", None) or 1).removesuffix(".0")
+    # Version 0.1.0 does not say; it has counted most that are not 1.
+    counted = getattr(options, "source_scale_counted", stored != "1")
+    if not counted and getattr(args, "source_scale", None) is None:
+        args.source_scale = stored
 
 
 def adopt_input(args: Any, options: Any) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cape_fairseq.checkpoints.reading import options_of, read, task_of
 from cape_fairseq.errors import UserError, first_line
+from cape_fairseq.models.config import STARTS
 from cape_fairseq.models.positional_transformer import PositionalTransformer
 
 
@@ -32,6 +33,8 @@ def load(
         )
     state = read(path)
     options = Namespace(**vars(options_of(state)))
+    for name in STARTS:  # of its training; fairseq's own models would be taken for one that goes on
+        vars(options).pop(name, None)
     with fitting(f"{path} is no Transformer that fits {data}"):
         task = plain_task(state, data, languages)
         model = PositionalTransformer.build_model(options, task)

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,10 @@ def resumable_updates(path: Path) -> int | None:
         return None
 
 
-def newest_whole(others: Iterable[Path]) -> Path | None:
-    """Of checkpoints the whole one with the most updates; those with fewer are not read to their
-    end."""
+def newest_whole(last: Path) -> Path | None:
+    """Beside a last checkpoint the whole one with the most updates; those with fewer are not read
+    to their end."""
+    others = sorted(path for path in last.parent.glob("checkpoint*.pt") if path != last)
     updates = {path: done for path in others if (done := resumable_updates(path)) is not None}
     for path in sorted(updates, key=updates.get, reverse=True):
         if damage(path) is None:
@@ -93,8 +94,7 @@ def replace_damaged(last: Path) -> None:
         raise ValueError(
             f"{last} is damaged ({reason}); replace all its shards by those of another checkpoint"
         )
-    others = sorted(path for path in last.parent.glob("checkpoint*.pt") if path != last)
-    newest = newest_whole(others)
+    newest = newest_whole(last)
     if newest is None:
         raise ValueError(
             f"{last} is damaged ({reason}), and {last.parent} has no other to go on from; remove "

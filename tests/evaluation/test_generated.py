@@ -70,8 +70,9 @@ def test_output_without_references_is_refused(file):
     ("text", "message"),
     [
         ("nothing here\n", "has no translations"),
-        ("\n".join(SCORED.splitlines()[:6]), "lacks sentence 0"),  # stopped after sentence 1
+        ("\n".join(SCORED.splitlines()[:6]) + "\n", "lacks sentence 0"),  # after sentence 1
         # Stopped within the scores of sentence 0, and before them.
+        (SCORED[: SCORED.index("500\nGenerate")], "lacks sentence 0"),
         (SCORED[: SCORED.index(" -0.7500")], "lacks sentence 0"),
         (SCORED[: SCORED.index("0.7500")], "lacks sentence 0"),
         ("\n".join(SCORED.splitlines()[:10]), "lacks sentence 0"),

@@ -32,7 +32,8 @@ PARENTS = {
 def stored(path, model, arch, options):
     known = {**TINY, **options} if arch == "transformer" else vars(model.args)
     args = Namespace(**{**known, "arch": arch})
-    torch.save({"args": args, "cfg": None, "model": model.state_dict()}, path)
+    goes_on = {"last_optimizer_state": {}, "optimizer_history": [{"num_updates": 10}]}
+    torch.save({"args": args, "cfg": None, "model": model.state_dict(), **goes_on}, path)
 
 
 @pytest.mark.parametrize("name", PARENTS)
@@ -130,8 +131,14 @@ def test_a_training_that_goes_on_needs_its_parent_no_more(arch, parent, option, 
     again = build(arch, **folder)
     assert getattr(again.args, option) == getattr(first.args, option)
     assert getattr(without.args, option) != getattr(first.args, option)
+    (tmp_path / "checkpoint_last.pt").rename(tmp_path / "checkpoint_1_10.pt")
     (tmp_path / "checkpoint_last.pt").write_bytes(b"half a checkpoint")
-    build(arch, **folder)  # fairseq takes the one before
+    again = build(arch, **folder)  # as fairseq, from the one before
+    assert getattr(again.args, option) == getattr(first.args, option)
+    torch.save(
+        {"args": Namespace(position_encoding="x"), "model": {}}, tmp_path / "checkpoint_last.pt"
+    )
+    build(arch, **folder)  # which fairseq refuses
 
 
 @pytest.mark.parametrize("last", ["whole", "damaged"])
