@@ -85,7 +85,7 @@ def output(path, sources: list[str]) -> None:
         for i, s in enumerate(sources)
         for line in (f"S-{i}\t{s}", f"T-{i}\tein Satz .", f"H-{i}\t-1\tein Satz .", f"P-{i}\t-1")
     ]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def test_the_script_names_its_unit(tmp_path):

@@ -26,17 +26,17 @@ OUTPUT = [
 
 
 def test_a_missing_translation_is_an_error(tmp_path):
-    (tmp_path / "out").write_text("\n".join(OUTPUT), encoding="utf-8")
+    (tmp_path / "out").write_text("\n".join(OUTPUT) + "\n", encoding="utf-8")
     (tmp_path / "ref").write_text("one\ntwo\nthree\n")
     with pytest.raises(UserError, match="has 2 sentences, but the reference has 3"):
         score(tmp_path / "out", tmp_path / "ref", None)
-    (tmp_path / "out").write_text("\n".join(OUTPUT[:4]), encoding="utf-8")
+    (tmp_path / "out").write_text("\n".join(OUTPUT[:4]) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="lacks sentence 0"):
         score(tmp_path / "out", tmp_path / "ref", None)
 
 
 def test_score_equals_sacrebleu(tmp_path):
-    (tmp_path / "out").write_text("\n".join(OUTPUT), encoding="utf-8")
+    (tmp_path / "out").write_text("\n".join(OUTPUT) + "\n", encoding="utf-8")
     references = ["Das ist sehr gut.", "Ein Haus, ein Baum."]
     (tmp_path / "ref").write_text("\n".join(references) + "\n", encoding="utf-8")
     translations, result = score(tmp_path / "out", tmp_path / "ref", "de")
@@ -52,7 +52,7 @@ CHINESE = ("我喜欢猫和狗，你呢？", "我喜欢猫和鸟，你呢？")
 
 def test_text_without_spaces_is_split_as_sacrebleu_does(tmp_path):
     lines = [f"T-0\t{CHINESE[1]}", f"H-0\t-0.5\t{CHINESE[0]}", "P-0\t-0.1"]
-    (tmp_path / "out").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "out").write_text("\n".join(lines) + "\n", encoding="utf-8")
     expected = sacrebleu.corpus_bleu([CHINESE[0]], [[CHINESE[1]]], tokenize="zh").score
     for language in ("zh", "zh_CN", "ZH"):
         result = score(tmp_path / "out", None, language)[1]
@@ -104,7 +104,7 @@ def test_tokenized_bleu_is_multi_bleus(tmp_path):
         for i, (h, r) in enumerate(zip(hypotheses_, references, strict=True))
         for line in (f"S-{i}\tx", f"T-{i}\t{r}", f"H-{i}\t-1\t{h}", f"D-{i}\t-1\t{h}", f"P-{i}\t-1")
     ]
-    (tmp_path / "out").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "out").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _, result = score(tmp_path / "out", None, None, tokenized=True)
     assert result["tokenized_bleu"] == round(multi_bleu(hypotheses_, references), 2)
     split = [
@@ -136,7 +136,7 @@ def test_a_separator_counts_in_bleu_and_is_left_out_beside_it(tmp_path):
         *("S-0\tx", "T-0\tone two three four <sep> five six seven"),
         *("H-0\t-1\tone two three four <sep> five six eight", "P-0\t-1"),
     ]
-    (tmp_path / "out").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "out").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _, result = score(tmp_path / "out", None, None, separator="<sep>")
     bare = sacrebleu.corpus_bleu(
         ["one two three four five six eight"], [["one two three four five six seven"]]
