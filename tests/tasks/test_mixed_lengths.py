@@ -131,7 +131,11 @@ def test_a_corpus_takes_little_more_than_its_tokens(monkeypatch):
     monkeypatch.setattr(mixed_lengths, "REMEMBERED", 0)
     dictionary, side = ToyTask().source_dictionary, torch.full((51,), 5)
     pairs = LanguagePairDataset(*([side] * 4000, [51] * 4000, dictionary) * 2)
-    joining = Joining(lambda *_: [5] * 50, lambda *_: [5] * 50, ([], []), 0.5, 200, 1, 1)
+
+    def words(*_):
+        return list(range(1000, 1050))  # Python shares smaller numbers
+
+    joining = Joining(words, words, ([], []), 0.5, 200, 1, 1)
     tracemalloc.start()
     mixed = MixedLengths(pairs, joining)
     _, most = tracemalloc.get_traced_memory()
