@@ -21,8 +21,8 @@ def add_out(parser: ArgumentParser, default: str = "") -> None:
 
 
 # What tells of one's own text, where nothing is said.
-USUAL = {"source": "en", "target": "de", **{split: split for split in ("train", "valid", "test")}}
-USUAL["bpe"] = 4000
+SPLITS = ("train", "valid", "test")
+USUAL = {"source": "en", "target": "de", **{split: split for split in SPLITS}, "bpe": 4000}
 
 
 def add_languages(parser: ArgumentParser, required: bool = False) -> None:
@@ -35,8 +35,9 @@ def add_languages(parser: ArgumentParser, required: bool = False) -> None:
 
 
 def add_splits(parser: ArgumentParser) -> None:
-    for split in ("train", "valid", "test"):
-        parser.add_argument(f"--{split}", default=split, metavar="SPLIT", help=f"({split})")
+    for split in SPLITS:
+        usual = USUAL[split]
+        parser.add_argument(f"--{split}", default=usual, metavar="SPLIT", help=f"({usual})")
     merges = USUAL["bpe"]
     parser.add_argument("--bpe", type=positive, default=merges, help=f"joint BPE merges ({merges})")
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from cape_fairseq.encodings.absolute import check_width
 from cape_fairseq.encodings.floater_options import (
     MEANING,
+    OF_LEARNING,
     OF_ODE,
     FloaterOptions,
     names_of,
@@ -34,6 +35,8 @@ def alone(args: Any) -> bool:
 
 def idle(args: Any) -> tuple[str, ...]:
     kept = ("floater_parent",) if alone(args) else ()
+    if getattr(args, "floater_freeze", None) == "dynamics":
+        kept += OF_LEARNING
     if (getattr(args, "floater_dynamics", None) or "ode") != "ode":
         return (*kept, *OF_ODE)
     adaptive = (getattr(args, "floater_solver", None) or FIXED_STEP[0]) not in FIXED_STEP

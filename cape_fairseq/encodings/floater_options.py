@@ -101,6 +101,10 @@ OF_ODE = (
 )
 
 
+# What means nothing to dynamics that do not learn.
+OF_LEARNING = ("floater_update_interval", "floater_lr_scale")
+
+
 def defaults() -> dict[str, Any]:
     """FLOATER's options where nothing is said; checkpoints of version 0.1.0 lack some."""
     return {field.name: field.default for field in fields(FloaterOptions)}

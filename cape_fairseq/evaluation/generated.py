@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,19 +64,25 @@ def read_generated(path: Path) -> list[Sentence]:
     return [found[number] for number in sorted(found)]
 
 
-def whole_lines(path: Path) -> list[str]:
-    """The lines of a file, without a last one that was cut off.
+def whole_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, without a last one that was cut off.
 
     Raises:
         UserError: the file cannot be read.
     """
-    lines = list(read_lines(path))
-    if lines and path.suffix != ".gz":  # gzip itself knows
-        with open(path, "rb") as stream:
-            stream.seek(-1, os.SEEK_END)
-            if stream.read() != b"\n":
-                lines.pop()
-    return lines
+    before = None
+    for line in read_lines(path):
+        if before is not None:
+            yield before
+        before = line
+    if before is not None and (path.suffix == ".gz" or ends_a_line(path)):  # gzip itself knows
+        yield before
+
+
+def ends_a_line(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read() == b"\n"
 
 
 def add_translation(sentence: Sentence, kind: str, content: str) -> None:

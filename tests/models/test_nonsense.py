@@ -260,6 +260,14 @@ from tests.support import ToyTask, build
             "--floater-solver is given, but it means nothing with the other options of floater",
         ),
         (
+            {
+                "position_encoding": "floater",
+                "floater_freeze": "dynamics",
+                "floater_lr_scale": 0.1,
+            },
+            "--floater-lr-scale is given, but it means nothing with the other options of floater",
+        ),
+        (
             {"position_encoding": "floater", "floater_refresh": 0},
             "--floater-refresh is 0, but it must be an integer of at least 1",
         ),
