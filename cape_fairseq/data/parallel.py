@@ -19,8 +19,10 @@ from cape_fairseq.files import replacing
 NOTHING = regex.compile(r"[\s\p{C}]*")  # blanks, and what Moses makes blanks of
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, whole: bool = False) -> Iterator[str]:
     """Yield the lines of a UTF-8 file without their line ends; ``.gz`` files are decompressed.
+
+    ``whole`` leaves out a last line that has no line end, because it may have been cut off.
 
     Raises:
         UserError: the file cannot be read, or is not UTF-8; with the line's number.
@@ -30,6 +32,8 @@ def read_lines(path: Path) -> Iterator[str]:
         # Split at b"\n" alone: str.splitlines would also split at characters within a sentence.
         with opener(path, "rb") as stream:
             for number, line in enumerate(stream, 1):
+                if whole and not line.endswith(b"\n"):
+                    return
                 if number == 1:  # where some editors put a mark
                     line = line.removeprefix(BOM_UTF8)
                 try:

@@ -128,6 +128,8 @@ def build_shape(args: Any) -> SHAPE:
 
 def check_shape(args: Any, no_shift: str) -> None:
     check_schedule(args, no_shift, args.shape_max_shift)
+    near = args.shift_near
+    require(near == int(near), "shift_near", near, "a whole number, as SHAPE's shifts are")
 
 
 def check_schedule(args: Any, no_shift: str, far: float) -> None:

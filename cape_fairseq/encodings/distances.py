@@ -71,6 +71,7 @@ ROPE = Encoding(
     no_shift=SHIFTS.format("rope"),
     attention=rotary,
     meaning=("rope_attention", "rope_base"),
+    counts="rope_attention",
     resolve=resolve_rope,
     check=check_rope,
 )

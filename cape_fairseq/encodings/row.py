@@ -56,6 +56,8 @@ class Encoding:
         idle: (args) -> options of its own that mean nothing with those that were given.
         meaning: options of its own without which its parameters mean something else; it keeps
             those of the model that is fine-tuned.
+        counts: the one of these that decides whether its source scale is counted where nothing is
+            said.
         resolve: fills in its options that depend on others and were left open.
         check: refuses options that make no sense with it.
         check_kept: (args, side, kept) -> refuses to keep these layers only, a set of numbers.
@@ -89,6 +91,7 @@ class Encoding:
     alone: Callable[[Any], bool] = lambda args: False
     idle: Callable[[Any], tuple[str, ...]] = lambda args: ()
     meaning: tuple[str, ...] = ()
+    counts: str = ""
     resolve: Callable[[Any], None] | None = None
     check: Callable[[Any], None] | None = None
     check_kept: Callable[[Any, str, set[int]], None] | None = None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +36,7 @@ def read_generated(path: Path) -> list[Sentence]:
     """
     found: dict[int, Sentence] = {}
     complete: set[int] = set()
-    for line in whole_lines(path):
+    for line in read_lines(path, whole=True):
         if not (match := LINE.match(line)):
             continue
         kind, number, content = match[1], int(match[2]), match[3]
@@ -62,27 +60,6 @@ def read_generated(path: Path) -> list[Sentence]:
             "run stopped?"
         )
     return [found[number] for number in sorted(found)]
-
-
-def whole_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, without a last one that was cut off.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    before = None
-    for line in read_lines(path):
-        if before is not None:
-            yield before
-        before = line
-    if before is not None and (path.suffix == ".gz" or ends_a_line(path)):  # gzip itself knows
-        yield before
-
-
-def ends_a_line(path: Path) -> bool:
-    with open(path, "rb") as stream:
-        stream.seek(-1, os.SEEK_END)
-        return stream.read() == b"\n"
 
 
 def add_translation(sentence: Sentence, kind: str, content: str) -> None:

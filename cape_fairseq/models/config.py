@@ -2,22 +2,15 @@
 
 # No "from __future__ import annotations": fairseq reads the types of fields at run time.
 import logging
-from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, make_dataclass
-from pathlib import Path
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
-from cape_fairseq.checkpoints import LAST
-from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
-from cape_fairseq.encodings import ENCODINGS
-from cape_fairseq.encodings.common import GROUPS, is_complete, refuse_foreign, resolve
-from cape_fairseq.encodings.options import choice, flag, names, option
-from cape_fairseq.encodings.row import Encoding
-from cape_fairseq.errors import UserError
+from cape_fairseq.encodings.common import GROUPS, refuse_foreign, resolve
+from cape_fairseq.encodings.options import choice, option
+from cape_fairseq.models.adoption import adopt_parent
 from cape_fairseq.modules.products import KINDS
-from cape_fairseq.patches.damaged_checkpoint import newest_whole
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +51,6 @@ class SpeedOptions:
     )
 
 
-RESTORE = "--restore-file"
-STARTS = ("finetune_from_model", "restore_file", "save_dir")  # what a training starts from
 OWN_GROUPS = (*GROUPS, InitialOptions, SpeedOptions)
 # Every group of options is a base class; what the table gains, the model has.
 PositionalTransformerConfig = make_dataclass(
@@ -77,11 +68,11 @@ def base_architecture(args: Any) -> None:
         ValueError: an option was given that means nothing to the encoding.
     """
     read_stock_options(args)
-    adopt_parent(args)
-    refuse_foreign(args)
     if getattr(args, "source_scale_given", None) is None:
         args.source_scale_given = getattr(args, "source_scale", None) or "nothing"
         args.source_scale_resolved = None
+    adopt_parent(args)
+    refuse_foreign(args)
     transformer_legacy.base_architecture(args)
     for side in ("source", "target"):
         if getattr(args, f"max_{side}_positions", None) is None:
@@ -95,124 +86,6 @@ def base_architecture(args: Any) -> None:
     resolve(args)
     if getattr(args, "source_scale_counted", None) is None:
         args.source_scale_counted = args.source_scale == "auto"
-
-
-def adopt_parent(args: Any) -> None:
-    """Let an encoding keep what gives its parameters their meaning in the model that is
-    fine-tuned or restored; and one that keeps the positions of another one keep those of that
-    model, with their options, so that nothing of it is lost.
-
-    Raises:
-        ValueError: the model has positions that cannot be kept, or cannot be read.
-    """
-    row = ENCODINGS.get(getattr(args, "position_encoding", None))
-    if not row or is_complete(args):
-        return
-    option, origin = begins_with(args)
-    if origin is None or (option == RESTORE and not origin.exists()):
-        return  # fairseq then begins anew
-    try:
-        options = options_of(read(origin, mmap=True))
-    except UserError as error:
-        if row.keeps:
-            raise ValueError(f"{option}: {error}") from None
-        return  # fairseq, which knows more kinds of paths, reads or refuses it
-    parent = encoding_of(options)
-    if parent not in ENCODINGS:
-        return  # fairseq refuses it
-    keeps = ENCODINGS[parent].keeps
-    kept = getattr(options, keeps, None) if keeps else None
-    if row.name in (parent, kept):
-        adopt_input(args, options)
-        if adopt_meaning(args, row, origin, options):
-            adopt_scale(args, options)
-    if row.keeps and not row.alone(args):
-        adopt_positions(args, row, origin, options)
-
-
-def begins_with(args: Any) -> tuple[str, Path | None]:
-    """What a training starts from: the option that says it, and the checkpoint."""
-    parent, restored, folder = (getattr(args, name, None) for name in STARTS)
-    if restored not in (None, LAST):
-        return RESTORE, Path(restored)
-    last = goes_on_from(Path(folder or "checkpoints")) if parent or folder else None
-    if parent:
-        return "--finetune-from-model", last or Path(parent)
-    return "--save-dir", last
-
-
-def goes_on_from(folder: Path) -> Path | None:
-    """The last checkpoint of a training or, if it is damaged, the one that takes its place."""
-    last = folder / LAST
-    if not last.exists():
-        return None
-    with suppress(UserError):
-        read(last, mmap=True)
-        return last
-    return newest_whole(last)
-
-
-def adopt_meaning(args: Any, row: Encoding, origin: Path, options: Any) -> bool:
-    """What the parameters of an encoding stand for, where nothing else is said -> whether they
-    stand for the same."""
-    defaults = {field.name: field.default for field in fields(row.options)} if row.meaning else {}
-    same = True
-    for name in row.meaning:
-        if name in row.idle(args):
-            continue
-        stored = getattr(options, name, defaults[name])  # version 0.1.0 has not all of them
-        given = getattr(args, name, None)
-        if given is None:
-            setattr(args, name, stored)
-        elif given != stored:
-            message = "%s %s: %s was trained with %s, so its positions will be others"
-            logger.warning(message, flag(name), given, origin, stored)
-            same = False
-    return same
-
-
-def adopt_scale(args: Any, options: Any) -> None:
-    """A source scale that was chosen and not counted; a counted one is in the checkpoint."""
-    stored = str(getattr(options, "source_scale", None) or 1).removesuffix(".0")
-    # Version 0.1.0 does not say; it has counted most that are not 1.
-    counted = getattr(options, "source_scale_counted", stored != "1")
-    if not counted and getattr(args, "source_scale", None) is None:
-        args.source_scale = stored
-
-
-def adopt_input(args: Any, options: Any) -> None:
-    """Where positions enter, and whether a source has a begin of sentence."""
-    for name in ("position_layers", "source_bos"):
-        if getattr(args, name, None) is None:
-            setattr(args, name, getattr(options, name, None))
-
-
-def adopt_positions(args: Any, row: Encoding, origin: Path, options: Any) -> None:
-    """The positions that a row keeps beside its own.
-
-    Raises:
-        ValueError: they are not whole.
-    """
-    parent = encoding_of(options)
-    # A model of version 0.1.0 does not say that it keeps sinusoids.
-    kept = (getattr(options, row.keeps, None) or "sinpos") if parent == row.name else parent
-    given = getattr(args, row.keeps, None)
-    if given not in (None, kept):
-        message = "%s %s: %s has the positions of %s, which are left out"
-        logger.warning(message, flag(row.keeps), given, origin, kept)
-        return
-    scale = float(getattr(options, "source_scale", None) or 1)
-    if scale != 1 and given is None:
-        raise ValueError(
-            f"{origin} has a source scale of {scale:.4f}, and {row.name} has whole positions only; "
-            f"fine-tune a model with --source-scale 1, or say {flag(row.keeps)} {parent} to lose it"
-        )
-    setattr(args, row.keeps, kept)
-    adopt_input(args, options)
-    for name in names(ENCODINGS[kept].options):
-        if getattr(args, name, None) is None:
-            setattr(args, name, getattr(options, name, None))
-    logger.info("%s keeps the positions of %s: %s", row.name, origin, kept)
 
 
 def read_stock_options(args: Any) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cape_fairseq.checkpoints.reading import options_of, read, task_of
 from cape_fairseq.errors import UserError, first_line
-from cape_fairseq.models.config import STARTS
+from cape_fairseq.models.adoption import STARTS
 from cape_fairseq.models.positional_transformer import PositionalTransformer
 
 

@@ -110,7 +110,7 @@ class Windows:
         longer = replace(search, max_len_b=room)
         found = self.translator.engine.submit([source + tokens], longer, [begin])()[0][0]
         own = without_context(found, len(source), len(begin), search.lenpen)
-        if begin and not own.tokens:  # it ended with the context; alone it is not lost
+        if source and not own.tokens:  # it ended with the context; alone it is not lost
             self.before = []
             return self.sentence(line, search)
         self.before.append((tokens, own.tokens))

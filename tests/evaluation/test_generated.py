@@ -1,6 +1,9 @@
 """Reading fairseq-generate's output, whole, cut and of the wrong kind."""
 
+import gzip
 import math
+import os
+import threading
 
 import pytest
 
@@ -81,6 +84,24 @@ def test_output_without_references_is_refused(file):
 def test_incomplete_output_is_refused(file, text, message):
     with pytest.raises(UserError, match=message):
         read_generated(file(text))
+
+
+def test_an_output_that_was_cut_off_and_compressed_is_refused(tmp_path):
+    """fairseq-generate | gzip > out.gz, where the first was killed: gzip ends its file well."""
+    path = tmp_path / "out.gz"
+    path.write_bytes(gzip.compress(SCORED[: SCORED.index("0.7500")].encode()))
+    with pytest.raises(UserError, match="lacks sentence 0"):
+        read_generated(path)
+
+
+def test_an_output_may_come_from_a_pipe(tmp_path):
+    """Which can be read once: <(zcat out.gz)."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=[SCORED], daemon=True)
+    writer.start()
+    assert len(read_generated(path)) == 2
+    writer.join()
 
 
 def test_joined_subwords_do_not_match_their_scores(file):

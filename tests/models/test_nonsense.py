@@ -74,6 +74,10 @@ from tests.support import ToyTask, build
             "--shift-near is 6.0, but it must be at most 5, the largest shift",
         ),
         (
+            {"position_encoding": "shape", "shift_near": 0.9, "shift_probability": 0.3},
+            "--shift-near is 0.9, but it must be a whole number, as SHAPE's shifts are",
+        ),
+        (
             {"cape_global_shift": 0.0, "shift_warmup": 100},
             "--shift-warmup is 100, but it must be 0 where the largest shift is 0",
         ),

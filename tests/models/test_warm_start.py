@@ -9,8 +9,7 @@ import pytest
 import torch
 from fairseq.models import build_model
 
-from cape_fairseq.models.loading import load
-from tests.support import ENCODINGS, TINY, ToyTask, batch, build
+from tests.support import ENCODINGS, ToyTask, batch, build
 
 SOURCE, TARGET = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
 SIDES = ("encoder", "decoder")
@@ -101,56 +100,6 @@ def test_one_form_of_floater_is_not_taken_for_another(old, new, caplog):
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name] if ".flow." in name else checkpoint[name]), name
         assert (name in caplog.text) == (".flow." in name)
-
-
-@pytest.mark.parametrize(
-    ("encoding", "options"),
-    [
-        ("t5", {"t5_max_distance": 40}),
-        ("fire", {"fire_threshold": 64.0}),
-        ("rope", {"rope_base": 500.0}),
-        ("sinpos", {"position_layers": "all"}),
-        ("cape", {"source_bos": "off", "source_scale": "1"}),
-        ("alibi", {"source_scale": "1.3"}),
-    ],
-)
-def test_what_gives_parameters_their_meaning_is_kept(encoding, options, tmp_path):
-    arch = f"{encoding}_transformer_tiny"
-    args = Namespace(**{**vars(build(arch, **options).args), "arch": arch})
-    torch.save({"args": args, "cfg": None, "model": {}}, tmp_path / "parent.pt")
-    start = {"finetune_from_model": str(tmp_path / "parent.pt"), "source_scale": None}
-    found = build(arch, **start).args
-    assert {name: getattr(found, name) for name in options} == {
-        name: float(value) if name == "source_scale" else value for name, value in options.items()
-    }
-
-
-def test_where_positions_enter_is_kept_whatever_they_mean(tmp_path):
-    arch = "t5_transformer_tiny"
-    parent = build(arch, t5_max_distance=40, source_bos="on")
-    args = Namespace(**{**vars(parent.args), "arch": arch})
-    torch.save({"args": args, "cfg": None, "model": {}}, tmp_path / "parent.pt")
-    found = build(arch, finetune_from_model=str(tmp_path / "parent.pt"), t5_max_distance=64).args
-    assert (found.t5_max_distance, found.source_bos) == (64, "on")
-
-
-def test_a_model_of_fairseq_is_evaluated_as_it_is(tmp_path, monkeypatch):
-    """Whatever lies in the folder where fairseq would have saved it."""
-    monkeypatch.chdir(tmp_path)
-    options = {"encoder_learned_pos": True, "decoder_learned_pos": True}
-    stock, task = build("transformer", **options), ToyTask()
-    for language in ("en", "de"):
-        task.source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
-    languages = {"source_lang": "en", "target_lang": "de", "task": "translation"}
-    stored = {**TINY, **options, **languages, "arch": "transformer", "save_dir": "checkpoints"}
-    state = {"cfg": None, "args": Namespace(**stored), "model": stock.state_dict()}
-    torch.save(state, "stock.pt")
-    other = build("abspos_transformer_tiny", position_layers="all", source_bos="on")
-    (tmp_path / "checkpoints").mkdir()
-    state = {"cfg": None, "args": other.args, "model": other.state_dict()}
-    torch.save(state, "checkpoints/checkpoint_last.pt")
-    model, _ = load(tmp_path / "stock.pt", tmp_path)
-    assert (model.args.position_layers, model.args.source_bos) == ("input", "off")
 
 
 def test_sinpos_to_cape_at_zero_shift_keeps_the_outputs():

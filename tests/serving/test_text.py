@@ -209,6 +209,21 @@ def test_a_translation_that_ends_with_the_context_is_made_without_it(tmp_path):
     assert own.engine.asked[-1] == (["Three", "four.", "Five."], ["THREE", "FOUR."])
 
 
+def test_a_sentence_after_one_without_a_translation_is_not_lost(tmp_path):
+    """The model had nothing to say for the first, and says nothing with it before the second."""
+    own = translator(tmp_path)
+    submit = own.engine.submit
+
+    def silent(sources, search, prefixes=None):
+        if sources[0][0] == "One":
+            return lambda: [[Hypothesis([], -1.0)]]
+        return submit(sources, search, prefixes)
+
+    own.engine.submit = silent
+    (found,) = Windows(own, context=4)(["One two. Three four. Five."], Search())
+    assert found.text.split() == ["THREE", "FOUR.", "FIVE."]
+
+
 @pytest.mark.parametrize("lenpen", [0, 1])
 def test_the_context_counts_neither_for_the_score_nor_for_the_length(lenpen, tmp_path):
     own = translator(tmp_path)
