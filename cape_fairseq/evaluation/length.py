@@ -29,6 +29,11 @@ PAGE = True  # the table is written for a page, too
 OF_STACKS = ("stack_loss", "far_loss", "ratio", "short", "long", "kept", "position_loss")
 OFF = f"shorter than {SHORT}, longer than {LONG}"
 RUN = ("updates", "bleu", "stack_bleu", "split_bleu", "texts", "signature")
+ALIKE = {  # key of a run -> of what all runs of a table have the same
+    "texts": "number of stacks",
+    "test_text": "text of the test set",
+    "data": "text of the training",
+}
 COLUMNS = {  # key of a run -> title, digits
     "valid_loss": ("valid loss", 3),
     "bleu": ("BLEU", 2),
@@ -45,7 +50,7 @@ def measure(out: Path) -> dict[str, Any]:
     """All runs below a folder, by row, best on stacks first: ROW/SEED/length.json.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or they are of different texts.
     """
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(out.glob("*/*/length.json")):
@@ -53,6 +58,7 @@ def measure(out: Path) -> dict[str, Any]:
         found.setdefault(row, {})[seed] = read_json(path, *RUN)
     if not found:
         raise UserError(f"{out} has no ROW/SEED/length.json; run recipes/length.sh")
+    check_alike(out, found)
     none = dict.fromkeys(("split_bleu", *OF_STACKS))
     for name, row in SPLITS.items():
         if row in found:
@@ -62,6 +68,25 @@ def measure(out: Path) -> dict[str, Any]:
             }
     means = {row: statistics.mean(column(runs, "stack_bleu")) for row, runs in found.items()}
     return {"runs": {row: found[row] for row in sorted(found, key=means.get, reverse=True)}}
+
+
+def check_alike(out: Path, found: dict[str, dict[str, Any]]) -> None:
+    """
+    Raises:
+        UserError: runs have different texts, whose mean means nothing.
+    """
+    for key, what in ALIKE.items():
+        first: dict[Any, str] = {}
+        for row, runs in found.items():
+            for seed, run in runs.items():
+                if run.get(key) is not None:  # measured before it was kept
+                    first.setdefault(run[key], f"{row}/{seed}")
+        if len(first) > 1:
+            one, other, *_ = first.values()
+            raise UserError(
+                f"{out}: {one} and {other} differ in the {what}; make both again with "
+                "recipes/length.sh, or remove one of them"
+            )
 
 
 def interval(values: Sequence[float]) -> float | None:
@@ -80,7 +105,7 @@ def significance(ours: Sequence[float], theirs: Sequence[float]) -> float | None
     return None if math.isnan(p) else p
 
 
-def column(runs: dict[str, Any], key: str) -> list[float]:
+def column(runs: dict[str, Any], key: str) -> list[Any]:
     return [run[key] for run in runs.values() if run.get(key) is not None]
 
 
@@ -138,6 +163,7 @@ def rows(result: dict[str, Any]) -> Rows:
     notes = [
         "± is half of the 95 % interval over seeds.",
         *(["p: Welch's test over seeds, two-sided, each row by itself."] if others else []),
+        *unequal(found),
         *early(found),
         f"{some['texts']:,} stacks; sacreBLEU signature: {some['signature']}",
     ]
@@ -150,6 +176,16 @@ def baselines(found: dict[str, Any]) -> dict[str, str]:
     splits = [name for name in found if name in SPLITS][:1]
     others = {BASELINE: "bleu"} if BASELINE in found else {}
     return others | dict.fromkeys(splits, "stack_bleu")
+
+
+def unequal(found: dict[str, Any]) -> list[str]:
+    """Notes on rows whose seeds were trained with different options."""
+    rows = {row: column(runs, "options") for row, runs in found.items() if row not in SPLITS}
+    return [
+        f"{row}: its seeds were trained with different options (checkpoints/training.json)."
+        for row, options in rows.items()
+        if len(set(options)) > 1
+    ]
 
 
 def early(found: dict[str, Any]) -> list[str]:
@@ -169,7 +205,8 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
     from cape_fairseq.evaluation.plots import save
 
-    figure = Figure(figsize=(14, 6), layout="constrained")
+    legend = 0.6 + 0.18 * len(result["runs"])  # inches
+    figure = Figure(figsize=(14, max(6, legend)), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, (name, runs) in enumerate(result["runs"].items()):
         style = {"color": f"C{number % 10}", "marker": "*o^sv"[number // 10 % 5]}

@@ -8,7 +8,9 @@ in score_stacks.out.
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from cape_fairseq.data.moses import detokenize
-from cape_fairseq.data.parallel import read_lines
+from cape_fairseq.data.parallel import read_json, read_lines
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored
 from cape_fairseq.evaluation.output_length import of_one
 from cape_fairseq.evaluation.position_loss import by_bin, loss_matrix
 from cape_fairseq.evaluation.scoring import metric, signature, texts
-from cape_fairseq.evaluation.training_log import read
+from cape_fairseq.evaluation.training_log import Log, read
 
+TRAINED = Path("checkpoints", "trained.json")  # in the folder of a run
 FAR = (100, 300)  # target positions beyond most training lengths
 BIN = 20  # target positions in a bin of the curves
 ENDS = tuple(".!?。！？।॥؟۔։።")  # of sentences; stacks have nothing else between them
@@ -51,9 +54,11 @@ def measure(
     losses_by_update = {update: loss for update, loss in every.items() if math.isfinite(loss)}
     return {
         "updates": log.updates,
-        "seconds": round(log.seconds, 1),
+        "seconds": seconds(run, log),
         "best_update": min(losses_by_update, key=losses_by_update.__getitem__, default=None),
         "valid_loss": min(losses_by_update.values(), default=None),
+        **trained_with(run),
+        "test_text": digest(verses, stacks),
         **scores(verses, stacks, language, references, run),
         "stack_loss": round(float(np.nanmean(losses)), 4),
         "far_loss": round(float(np.nanmean(far)), 4) if np.isfinite(far).any() else None,
@@ -61,6 +66,30 @@ def measure(
         **of_one(stacks, ENDS, language),
         "signature": signature(language),
     }
+
+
+def seconds(run: Path, log: Log) -> float:
+    """Of the whole training: fairseq logs those of a start that came to its end."""
+    if (run / TRAINED).exists():
+        trained = read_json(run / TRAINED, "starts", "wall_seconds")
+        if len(trained["starts"]) > 1 or not log.seconds:
+            return trained["wall_seconds"]
+    return round(log.seconds, 1)
+
+
+def trained_with(run: Path) -> dict[str, str]:
+    """The text and the options of the training, the seed apart, where its folder has them."""
+    if not (run / TRAINED).exists():
+        return {}
+    trained = read_json(run / TRAINED, "settings", "data")
+    options = re.sub(r"--seed[ =]\S+ ?", "", " ".join(trained["settings"]))
+    return {"data": trained["data"], "options": options.strip()}
+
+
+def digest(verses: list[Sentence], stacks: list[Sentence]) -> str:
+    """What identifies the references of sentences and of stacks."""
+    lines = [f"{sentence.reference}\n" for sentence in (*verses, *stacks)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
 def curve(losses: np.ndarray) -> list[float]:

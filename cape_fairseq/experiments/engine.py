@@ -88,14 +88,20 @@ def remember(out: Path, settings: str) -> None:
     Raises:
         UserError: the folder was made with other settings; mixed results are worth nothing.
     """
-    path = out / "settings"
-    if path.exists() and path.read_text(encoding="utf-8").strip() != settings:
-        before = path.read_text(encoding="utf-8").strip()
+    path, settings = out / "settings", settings.strip()
+    before = path.read_text(encoding="utf-8").strip() if path.exists() else settings
+    if before != settings and not is_unused(out):
         raise UserError(
             f"{out} was made with other settings ({before}) than now ({settings}); choose another "
             "--out, or remove it"
         )
     write_lines(path, [settings])
+
+
+def is_unused(out: Path) -> bool:
+    """Whether nothing was trained or translated there: a check may have asked for other settings.
+    Snakemake makes the text again."""
+    return not any(next(out.rglob(kind), None) for kind in ("checkpoint*.pt", "*.out"))
 
 
 def run(plan: Plan, out: Path, machine: Machine, settings: str) -> None:

@@ -138,24 +138,28 @@ class TrainingRun:
         if changed == ["parent"]:  # whose updates --long takes the warm-up from
             for settings in (old, new):
                 settings.pop("--warmup-updates", None)
-        if old != new:
+        if old != new and any(self.checkpoints.glob("checkpoint*.pt")):
             raise UserError(
                 f"{self.run} was trained with other settings ({difference(old, new)}) than now "
                 f"({difference(new, old)}); choose another folder, or remove it"
             )
+        if old != new:  # nothing was saved: an option may have been misspelt
+            changed.append("options")
         if changed:
-            old = self.run / "checkpoints.old"
-            what = " and the ".join(changed)
-            say(f"{self.run}: the {what} changed; training starts anew, what was is in {old.name}")
-            shutil.rmtree(old, ignore_errors=True)
-            if self.log.exists():  # first: a log of two trainings would be read as one
-                self.log.replace(self.checkpoints / self.log.name)
-            self.checkpoints.rename(old)
+            self.set_aside(" and the ".join(changed))
             return empty
         for start in before["starts"]:  # one that was killed never said how long it ran
             if "seconds" not in start and self.log.exists():
                 start["seconds"] = round(max(self.log.stat().st_mtime - start["begun"], 0), 1)
         return {**before, "limits": now["limits"]}
+
+    def set_aside(self, changed: str) -> None:
+        old = self.run / "checkpoints.old"
+        say(f"{self.run}: the {changed} changed; training starts anew, what was is in {old.name}")
+        shutil.rmtree(old, ignore_errors=True)
+        if self.log.exists():  # first: a log of two trainings would be read as one
+            self.log.replace(self.checkpoints / self.log.name)
+        self.checkpoints.rename(old)
 
     def write_state(self, state: dict[str, Any], path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,15 @@ import statistics
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
 from scipy import stats
 
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation import plots
 from cape_fairseq.evaluation.generated import Sentence
-from cape_fairseq.evaluation.length import interval, measure, rows, significance
+from cape_fairseq.evaluation.length import interval, measure, plot, rows, significance
 from cape_fairseq.evaluation.length_run import ENDS, curve
 from cape_fairseq.evaluation.length_run import measure as measure_run
 from cape_fairseq.evaluation.output_length import kept, of_one
@@ -128,6 +131,36 @@ def test_references_are_those_of_the_text_and_sentences_stand_alone(run, tmp_pat
     assert measure_run(run, "de")["stack_bleu"] < 100
 
 
+def test_the_whole_training_is_told(run):
+    """What several starts took together; and what it was trained with, the seed apart."""
+    trained = {
+        "settings": ["--arch", "x", "--seed", "7", "--dropout", "0.1"],
+        "data": "digest 7",
+        "starts": [{"seconds": 20.0}],
+        "wall_seconds": 20.0,
+    }
+    path = run / "checkpoints" / "trained.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(trained))
+    found = measure_run(run)
+    assert (found["data"], found["options"]) == ("digest 7", "--arch x --dropout 0.1")
+    assert found["seconds"] == 12.5  # fairseq's own, without its start
+    stopped = {**trained, "starts": [{"seconds": 80.0}, {"seconds": 20.0}], "wall_seconds": 100.0}
+    path.write_text(json.dumps(stopped))
+    assert measure_run(run)["seconds"] == 100.0
+    (run / "logs" / "training.log").write_text(LOG[: LOG.rindex("x | ")])  # its end was not seen
+    path.write_text(json.dumps(trained))
+    assert measure_run(run)["seconds"] == 20.0
+
+
+def test_the_text_of_the_test_is_known_again(run):
+    before = measure_run(run)["test_text"]
+    generated(run / "test.out", [(line, f"x {line}") for line, _ in VERSES])
+    assert measure_run(run)["test_text"] == before
+    generated(run / "test.out", [*VERSES, ("da .", "da .")])
+    assert measure_run(run)["test_text"] != before
+
+
 def test_stacks_of_another_text_are_refused(run, tmp_path):
     generated(run / "stacks.out", [("something else .", "x")])
     result = cape("length-run", run, check=False)
@@ -208,6 +241,42 @@ def test_the_command_writes_table_and_figure(run, tmp_path):
     assert page[3].startswith("| sinpos | 1 | 60 | ")
     assert (tmp_path / "length.png").stat().st_size > 5000
     assert json.loads((tmp_path / "length.json").read_text())["tool"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"texts": 40}, "number of stacks"),
+        ({"test_text": "b"}, "text of the test set"),
+        ({"data": "b"}, "text of the training"),
+    ],
+)
+def test_runs_of_different_texts_have_no_mean(values, what, tmp_path):
+    for seed in (1, 2):
+        write(tmp_path, "sinpos", seed, data="a", test_text="a")
+    write(tmp_path, "rope", 1, texts=None)  # measured before these were kept
+    measure(tmp_path)
+    write(tmp_path, "cape", 1, **{"data": "a", "test_text": "a", **values})
+    with pytest.raises(UserError, match=f"cape/1 and sinpos/1 differ in the {what}; make both"):
+        measure(tmp_path)
+
+
+def test_seeds_with_different_options_are_named(tmp_path):
+    for seed in (1, 2):
+        write(tmp_path, "sinpos", seed, options="--lr 1", split_bleu=9.0 + seed)
+        write(tmp_path, "cape", seed, options=f"--lr {seed}", split_bleu=8.0 + seed)
+    notes = [note for note in rows(measure(tmp_path)).notes if "options" in note]
+    assert [note.partition(":")[0] for note in notes] == ["cape"]
+
+
+def test_every_row_has_its_place_in_the_legend(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    for number in range(48):
+        write(tmp_path, f"row-{number}", 1)
+    plot(measure(tmp_path), tmp_path / "x.png")
+    FigureCanvasAgg(figures[0]).draw()
+    assert figures[0].legends[0].get_window_extent().y0 >= 0
 
 
 def test_an_empty_folder_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments import engine
-from cape_fairseq.experiments.engine import SNAKEMAKE_LOG, Follower, Machine, reason
+from cape_fairseq.experiments.engine import SNAKEMAKE_LOG, Follower, Machine, reason, remember
 from cape_fairseq.experiments.jobs import Job, Plan
 from cape_fairseq.experiments.launch import NEWS_FILE
 from tests.support import TIMEOUT
@@ -63,6 +63,20 @@ def test_more_gpus_than_there_are_are_refused_at_once(tmp_path, monkeypatch):
         Machine(gpus=1).check()
     Machine(gpus=4, executor="slurm").check()
     Machine(gpus=4, cpu=True).check()
+
+
+@pytest.mark.parametrize("made", ["sinpos/1/checkpoints/checkpoint_last.pt", "mine/test.out"])
+def test_a_folder_keeps_its_settings_once_something_is_made(made, tmp_path):
+    """Before, a check may have asked for others: a smaller stack, more updates."""
+    (tmp_path / "text").mkdir()
+    remember(tmp_path, "stacks of 300, ")
+    remember(tmp_path, "stacks of 100, ")
+    remember(tmp_path, "stacks of 100, ")
+    (tmp_path / made).parent.mkdir(parents=True)
+    (tmp_path / made).touch()
+    remember(tmp_path, "stacks of 100, ")
+    with pytest.raises(UserError, match=r"other settings \(stacks of 100,\) than now"):
+        remember(tmp_path, "stacks of 90")
 
 
 def test_what_snakemake_said_in_another_encoding_is_told(tmp_path):

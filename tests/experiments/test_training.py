@@ -104,6 +104,22 @@ def test_another_parent_or_other_data_start_anew(data_bin, tmp_path, capsys):
     assert (tmp_path / "run" / "checkpoints.old" / run.log.name).read_text() == "of the second\n"
 
 
+def test_a_training_that_saved_nothing_is_begun_with_other_options(data_bin, tmp_path, capsys):
+    """As after a misspelt option; what was saved is not thrown away so."""
+    misspelt = TrainingRun(tmp_path / "run", options(data_bin, 2, "--drop-out", "0.3"), None)
+    misspelt.write_state(misspelt.begin(), misspelt.state_path)
+    misspelt.log.parent.mkdir()
+    misspelt.log.write_text("unrecognized arguments\n")
+    run = TrainingRun(tmp_path / "run", options(data_bin, 2, "--dropout", "0.3"), None)
+    assert run.begin()["starts"] == []
+    assert "the options changed; training starts anew" in capsys.readouterr().err
+    assert not run.log.exists()
+    run.write_state(run.begin(), run.state_path)
+    (run.checkpoints / "checkpoint_1_2.pt").touch()
+    with pytest.raises(UserError, match=r"\(--dropout 0\.3\) than now \(--drop-out 0\.3\)"):
+        misspelt.begin()
+
+
 def test_a_killed_start_counts_in_the_time(data_bin, tmp_path):
     run = TrainingRun(tmp_path, options(data_bin), None)
     run.log.parent.mkdir(parents=True)

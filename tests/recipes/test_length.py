@@ -92,6 +92,29 @@ def test_models_take_the_stacks_that_they_are_trained_and_tested_on():
         (("--", "--seed=9"), 1, "--seed does not stand after --; give --seeds before it"),
         (("--", "--warmup-updates", "900"), 1, "--warmup-updates is 900, but the training has 900"),
         (("--", "--arch", "x"), 1, "--arch does not stand after --; give --size, or --own"),
+        *(
+            (
+                ("--own", f"mine=cape {own}"),
+                1,
+                f"{own.split()[0]} does not stand in --own mine; {x}",
+            )
+            for own, x in (
+                ("--max-update 2000", "give --max-update beside it"),
+                ("--seed 5", "give --seeds beside it"),
+                ("--arch rope_transformer_tiny", "give another model beside it"),
+            )
+        ),
+        (("--own", "mine=cape --warmup-updates 900"), 1, "the training has 900 updates"),
+        (
+            ("--own", "mine=cape --from sinpos --warmup-updates 300"),
+            1,
+            "the training has 300 updates",
+        ),
+        (
+            ("--own", "mine=cape --stack-max-tokens 3000"),
+            1,
+            "--own mine makes stacks of up to 3,000",
+        ),
     ],
 )
 def test_bad_options_are_one_sentence(tmp_path, options, status, message):
@@ -253,10 +276,12 @@ def test_options_of_a_user_and_of_a_row_win():
 def test_a_folder_has_one_size_and_one_set_of_options(tmp_path, monkeypatch):
     told = []
     monkeypatch.setattr(engine, "run", lambda plan, out, machine, settings: told.append(settings))
-    for more in ((), ("--size", "_iwslt_de_en"), ("--", "--dropout", "0.3")):
+    sizes = ((), ("--size", "_iwslt_de_en"), ("--", "--dropout", "0.3"), ("--mix-from", 2))
+    for more in sizes:
         cape("lengths", "--rows", "sinpos", "--seeds", 1, "--out", tmp_path, *more)
     assert told[0].endswith("900+300 updates")
-    assert told[1:] == [f"{told[0]}, _iwslt_de_en", f"{told[0]}, --dropout 0.3"]
+    added = ["_iwslt_de_en", "--dropout 0.3", "stacks from epoch 2"]
+    assert told[1:] == [f"{told[0]}, {words}" for words in added]
 
 
 def test_tuned_rows_start_from_a_row_of_their_seed():

@@ -171,6 +171,8 @@ def test_larger_models_learn_with_less(tmp_path):
     for given in (("--warmup-updates", 400), ("--max-update", 20000)):  # the user's come last
         cape("train", *words, options[0], "--max-update", 900, "--dry-run", "--", *given)
     assert "--lr 2e-3 --warmup-updates 100 --lr 0.00025 --max-update 6666" in long
+    further = ("--parent", "base", "--max-update", 3000, "--dry-run")  # which needs no 4,000
+    assert "--warmup-updates 100 " in cape("train", *words, options[0], *further).stdout
 
 
 def test_long_text_comes_after_short_text(tmp_path):

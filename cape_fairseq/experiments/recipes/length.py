@@ -29,6 +29,7 @@ from cape_fairseq.experiments.recipes.settings import (
 )
 from cape_fairseq.experiments.steps import Model, Text
 
+MIX_FROM = 3  # the usual epoch of --mix-from
 SEED_STEP = 10_000_000  # fairseq seeds update n with seed + n
 
 
@@ -85,14 +86,32 @@ class Lengths:
     def check(self) -> None:
         """
         Raises:
-            UserError: what is the table's own is given to fairseq-train, or learning rates would
-                only rise.
+            UserError: what is the table's own is given to fairseq-train, learning rates would only
+                rise, or batches have no room for stacks.
         """
-        for option, own in (("--max-update", ""), ("--seed", "s"), ("--arch", "")):
-            if given(self.more, option) is not None:
-                name = "--size, or --own" if option == "--arch" else option + own
-                raise UserError(f"{option} does not stand after --; give {name} before it")
+        leave_out(self.more, "after --", "before it", "--size, or --own")
         check_warm_up(self.more, self.updates)
+        check_stacks(f"--stack {self.tokens}", length_rows.mix(self.tokens), self.options)
+        for text in self.own:
+            name, _, parent, options = length_rows.parts(text)
+            leave_out(options, f"in --own {name}", "beside it", "another model")
+            check_warm_up(options, self.further if parent else self.updates)
+            check_stacks(f"--own {name}", options, (*self.options, *options))
+
+
+def leave_out(words: tuple[str, ...], where: str, instead: str, model: str) -> None:
+    """
+    Args:
+        instead: where these options stand.
+        model: what is said instead of ``--arch``.
+
+    Raises:
+        UserError: an option that the table sets, for all rows alike.
+    """
+    own = {"--max-update": "--max-update", "--seed": "--seeds", "--arch": model}
+    for option, name in own.items():
+        if given(words, option) is not None:
+            raise UserError(f"{option} does not stand {where}; give {name} {instead}")
 
 
 def rows(wanted: Lengths) -> dict[str, Row]:
@@ -125,9 +144,8 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     wanted.check()
     own = tuple(length_rows.parts(text)[0] for text in wanted.own)
     names = length_rows.chosen(rows(wanted), wanted.rows and (*wanted.rows, *own))
-    mix = length_rows.mix(wanted.tokens)
-    check_stacks(f"--stack {wanted.tokens}", mix, wanted.options)
     text, settings = data(plan, wanted)
+    mix = length_rows.mix(wanted.tokens)
     text = corpora.checked(plan, text, longest(wanted.options), mix, wanted.tokens)
     found = []
     for seed in seeds(wanted.seeds):
@@ -137,7 +155,8 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     words = command("cape-fairseq", "length", ".", "--output", "length")
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
     plan.shown += ("text/lengths.txt", "length.txt")
-    changed = [*([] if wanted.size == "_tiny" else [wanted.size]), *wanted.more]
+    later = [f"stacks from epoch {wanted.mix_from}"] if wanted.mix_from != MIX_FROM else []
+    changed = [*later, *([] if wanted.size == "_tiny" else [wanted.size]), *wanted.more]
     budget = f"{settings}, {wanted.updates}+{wanted.further} updates"
     return f"{budget}, {' '.join(changed)}" if changed else budget
 

@@ -56,13 +56,13 @@ def check_stacks(asked: str, mix: Sequence[str], options: Sequence[str]) -> None
     """
     Args:
         asked: the user's option, in words.
-        mix: what it stands for: options of :func:`mixed`.
+        mix: what it stands for: options of :func:`mixed`, if there are stacks.
 
     Raises:
         UserError: a batch has no room for it; fairseq would leave out such stacks.
     """
     batch, trained_on = last_of(options, "--max-tokens"), last_of(mix, "--stack-max-tokens")
-    if trained_on >= batch:
+    if trained_on and trained_on >= batch:
         raise UserError(
             f"{asked} makes stacks of up to {trained_on:,} tokens and an end mark in training, and "
             f"batches have {batch:,} (--max-tokens); give a smaller one"

@@ -88,8 +88,8 @@ class Training:
         )
 
     def chosen(self) -> tuple[str, ...]:
-        """What is not usual: options of the size and the user's."""
-        return (*sized(self.arch), *self.more)
+        """What is not usual: options of the size, unless it goes on, and the user's."""
+        return (*(() if self.parent else sized(self.arch)), *self.more)
 
     @property
     def run(self) -> str:
