@@ -71,7 +71,8 @@ class RandposOptions:
 class Row:
     """One augmentation: what it is, its options, how it is built, what it refuses and fills in.
 
-    The last two are also told why a shift means nothing to the encoding; empty where it does.
+    ``check`` and ``resolve`` are also told why a shift means nothing to the encoding; empty where
+    it does. ``translated`` says, of options, which of them change positions in translation, too.
     """
 
     summary: str
@@ -79,6 +80,11 @@ class Row:
     options: tuple[type, ...] = ()
     check: Callable[[Any, str], None] | None = None
     resolve: Callable[[Any, str], None] | None = None
+    translated: Callable[[Any], tuple[str, ...]] = lambda args: ()
+
+
+def centred(args: Any) -> tuple[str, ...]:
+    return ("cape_mean_normalize",) if getattr(args, "cape_mean_normalize", False) else ()
 
 
 def resolve_cape(args: Any, no_shift: str) -> None:
@@ -170,6 +176,7 @@ AUGMENTATIONS = {
         (CapeOptions, ShiftOptions),
         check_cape,
         resolve_cape,
+        centred,
     ),
     "shape": Row(
         "a whole shift from 0 to K for each side (Kiyono et al. 2021, Eq. 2)",
@@ -182,5 +189,6 @@ AUGMENTATIONS = {
         lambda args: RandomPositions(args.randpos_range),
         (RandposOptions,),
         check_randpos,
+        translated=lambda args: ("randpos_range",),
     ),
 }

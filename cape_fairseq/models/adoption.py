@@ -11,6 +11,7 @@ from typing import Any
 from cape_fairseq.checkpoints import LAST
 from cape_fairseq.checkpoints.reading import encoding_of, options_of, read
 from cape_fairseq.encodings import ENCODINGS
+from cape_fairseq.encodings.augmentations import AUGMENTATIONS
 from cape_fairseq.encodings.common import is_complete
 from cape_fairseq.encodings.options import flag, names
 from cape_fairseq.encodings.row import Encoding
@@ -54,6 +55,7 @@ def adopt_parent(args: Any) -> None:
         changed = adopt_meaning(args, row, origin, options)
         if row.counts not in changed:
             adopt_scale(args, options)
+        adopt_augmentation(args, origin, options)
     if row.keeps and not row.alone(args):
         adopt_positions(args, row, origin, options)
 
@@ -112,6 +114,27 @@ def adopt_scale(args: Any, options: Any) -> None:
     args.source_scale = "auto" if counted else number
 
 
+def adopt_augmentation(args: Any, origin: Path, options: Any) -> None:
+    """An augmentation that changes positions in translation, too."""
+    name = "position_augmentation"
+    stored, given = getattr(options, name, None), getattr(args, name, None)
+    if not changing(options):
+        return
+    if given not in (None, stored):
+        message = "%s %s: %s was trained with %s, so its positions will be others"
+        logger.warning(message, flag(name), given, origin, stored)
+        return
+    for option in (name, *changing(options)):
+        if getattr(args, option, None) in (None, False):
+            setattr(args, option, getattr(options, option))
+
+
+def changing(options: Any) -> tuple[str, ...]:
+    """The options by which a model's augmentation changes positions in translation."""
+    found = AUGMENTATIONS.get(getattr(options, "position_augmentation", None))
+    return found.translated(options) if found else ()
+
+
 def adopt_input(args: Any, options: Any) -> None:
     """Where positions enter, and whether a source has a begin of sentence."""
     for name in ("position_layers", "source_bos"):
@@ -138,6 +161,12 @@ def adopt_positions(args: Any, row: Encoding, origin: Path, options: Any) -> Non
         raise ValueError(
             f"{origin} has a source scale of {scale:.4f}, and {row.name} has whole positions only; "
             f"fine-tune a model with --source-scale 1, or say {flag(row.keeps)} {parent} to lose it"
+        )
+    if changing(options) and given is None:
+        words = " ".join(map(flag, changing(options)))
+        raise ValueError(
+            f"{origin} has {words}, which changes positions in translation, too, and {row.name} "
+            f"keeps plain positions only; say {flag(row.keeps)} {parent} to lose it"
         )
     setattr(args, row.keeps, kept)
     adopt_input(args, options)

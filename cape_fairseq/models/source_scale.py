@@ -158,6 +158,8 @@ def take_over_scale(model: Any, state_dict: dict[str, Any], prefix: str) -> None
     key = f"{prefix}encoder.source_scale"
     stored, own = state_dict.pop(key, None), getattr(model.encoder, "source_scale", None)
     if own is None:
+        if stored is not None and float(stored) != 1:
+            logger.info("--source-scale: 1 instead of the checkpoint's %.4f", stored)
         return
     if stored is None and model.args.source_scale_counted:
         logger.info("--source-scale: the checkpoint has none, so it is %.4f from now on", own)

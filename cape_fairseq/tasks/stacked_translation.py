@@ -82,6 +82,7 @@ class StackedTranslationConfig(TranslationConfig):
     # change.)
     stack_bpe: Any = II("bpe")  # noqa: RUF009
     seed: int = II("common.seed")
+    valid_subset: str = II("dataset.valid_subset")
 
 
 @register_task("stacked_translation", dataclass=StackedTranslationConfig)
@@ -167,11 +168,13 @@ class StackedTranslationTask(TranslationTask):
         """Load a split as ``translation`` does, and stack it.
 
         Raises:
-            ValueError: the split has no references, or too few sentences for one stack.
+            ValueError: the split has no references, or too few sentences for one stack; or pairs of
+                the training would be stacked in validation, too.
         """
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         pairs, mixing = self.datasets[split], self.cfg.stack_probability is not None
-        if mixing and split != self.cfg.train_subset:
+        # fairseq-validate and fairseq-generate say what a model was trained with.
+        if mixing and (split != self.cfg.train_subset or "task_cfg" in kwargs):
             return
         if pairs.tgt is None:
             raise ValueError(
@@ -181,6 +184,9 @@ class StackedTranslationTask(TranslationTask):
         source = BinarizedSide(pairs.src, self.src_dict, self.cfg.source_lang, self.junction, bpe)
         target = BinarizedSide(pairs.tgt, self.tgt_dict, self.cfg.target_lang, self.junction, bpe)
         if mixing:
+            valid = self.cfg.valid_subset or ""
+            expected = f"without {split}, which has stacks in training"
+            require(split not in valid.split(","), "valid_subset", valid, expected)
             most, key = self.cfg.stack_max_tokens, int(self.cfg.seed)
             share = self.cfg.stack_probability
             first = self.cfg.stack_from_epoch

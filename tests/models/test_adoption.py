@@ -3,6 +3,7 @@
 (FLOATER's parent: test_floater_parent.py.)
 """
 
+import logging
 from argparse import Namespace
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from cape_fairseq.models import source_scale
 from cape_fairseq.models.loading import load
-from tests.support import TINY, ToyTask, build
+from tests.support import TINY, ToyTask, batch, build
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,48 @@ def test_a_counted_scale_is_kept(encoding, folder, tmp_path, monkeypatch):
     again = build(arch, source_scale=None, save_dir=str(tmp_path), **folder)
     again.load_state_dict(first.state_dict(), strict=True)
     assert again.encoder.positions.scale == again.args.source_scale == 0.8
+
+
+MOVED = [
+    ("sinpos", {"position_augmentation": "randpos", "randpos_range": 300}),
+    ("rope", {"position_augmentation": "randpos", "randpos_range": 300}),
+    ("cape", {"position_augmentation": "cape", "cape_mean_normalize": True}),
+]
+
+
+@pytest.mark.parametrize(("encoding", "options"), MOVED)
+def test_an_augmentation_of_translation_is_kept(encoding, options, tmp_path, caplog):
+    """Without it positions are others; that of training alone is chosen anew."""
+    arch, start = f"{encoding}_transformer_tiny", {"finetune_from_model": str(tmp_path / "p.pt")}
+    parent = build(arch, 3, **options)
+    args = Namespace(**{**vars(parent.args), "arch": arch})
+    torch.save({"args": args, "model": {}}, tmp_path / "p.pt")
+    child = build(arch, 4, source_scale=None, **start)
+    child.load_state_dict(parent.state_dict(), strict=True)
+    source, target = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
+    with torch.no_grad():
+        expected, found = (model.eval()(source, None, target)[0] for model in (parent, child))
+    assert torch.equal(found, expected)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_an_augmentation_of_translation_may_be_given_up(tmp_path, caplog):
+    arch = "sinpos_transformer_tiny"
+    parent = build(arch, position_augmentation="randpos").args
+    args = Namespace(**{**vars(parent), "arch": arch})
+    torch.save({"args": args, "model": {}}, tmp_path / "parent.pt")
+    start = {"finetune_from_model": str(tmp_path / "parent.pt"), "position_augmentation": "none"}
+    assert build(arch, **start).args.position_augmentation == "none"
+    assert "--position-augmentation none: " in caplog.text
+
+
+def test_shifts_of_training_are_chosen_anew(tmp_path):
+    arch = "alibi_transformer_tiny"
+    parent = build(arch, position_augmentation="cape", cape_local_shift=0.2).args
+    args = Namespace(**{**vars(parent), "arch": arch})
+    torch.save({"args": args, "model": {}}, tmp_path / "parent.pt")
+    found = build(arch, finetune_from_model=str(tmp_path / "parent.pt")).args
+    assert found.position_augmentation == "none"
 
 
 def test_a_scale_of_an_earlier_version_is_kept(tmp_path):

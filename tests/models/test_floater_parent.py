@@ -76,6 +76,33 @@ def test_a_parent_that_cannot_be_kept_is_refused(tmp_path):
         build(ARCH, floater_parent="floater")
 
 
+@pytest.mark.parametrize(
+    ("arch", "options", "named"),
+    [
+        ("sinpos_transformer_tiny", {"position_augmentation": "randpos"}, "--randpos-range"),
+        ("cape_transformer_tiny", {"cape_mean_normalize": True}, "--cape-mean-normalize"),
+    ],
+)
+def test_a_parent_whose_positions_move_in_translation_is_refused(arch, options, named, tmp_path):
+    stored(tmp_path / "parent.pt", build(arch, source_scale="1", **options), arch, {})
+    start = {"source_scale": None, "finetune_from_model": tmp_path / "parent.pt"}
+    with pytest.raises(ValueError, match=f"has {named}, which changes positions in translation"):
+        build(ARCH, **start)
+    encoding = arch.partition("_")[0]
+    assert build(ARCH, floater_parent=encoding, **start).args.floater_parent == encoding
+
+
+def test_options_of_two_encodings_are_no_checkpoint(tmp_path):
+    """FLOATER on relpos takes those of both."""
+    arch = "relpos_transformer_tiny"
+    parent = build(arch, source_bos="on", relpos_max_distance=9, relpos_terms="keys")
+    stored(tmp_path / "parent.pt", parent, arch, {})
+    options = {"relpos_terms": "keys", "floater_freeze": "transformer", "source_scale": None}
+    found = build(ARCH, finetune_from_model=tmp_path / "parent.pt", **options).args
+    assert (found.floater_parent, found.relpos_max_distance) == ("relpos", 9)
+    assert found.source_bos == "on"
+
+
 def warnings(caplog):
     return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 

@@ -173,6 +173,13 @@ def test_half_precision_does_not_round_the_number(monkeypatch):
     assert float(model.state_dict()["encoder.source_scale"]) == 0.8955
 
 
+def test_a_number_that_is_lost_is_told(monkeypatch, caplog):
+    state = scaled(0.8955, monkeypatch).state_dict()
+    with caplog.at_level(logging.INFO):
+        build("sinpos_transformer_tiny").load_state_dict(dict(state), strict=True)
+    assert "--source-scale: 1 instead of the checkpoint's 0.8955" in caplog.text
+
+
 @pytest.mark.parametrize("given", [None, "auto", "1.5"])
 def test_a_chosen_scale_of_one_is_kept_in_fine_tuning(given, tmp_path):
     """It is no number of the data, so that a checkpoint has none."""

@@ -56,6 +56,22 @@ def test_validation_is_of_single_pairs(data_bin, tmp_path):
     assert found[0] == found[1]
 
 
+def test_the_text_of_training_is_validated_after_training_only(data_bin, tmp_path):
+    """In between it would be drawn anew, under the batches of its epoch."""
+    arguments = train_arguments(data_bin, tmp_path, "cape_transformer_tiny", 1)
+    both = fairseq_command("train", *arguments, *MIXED, "--valid-subset", "valid,train")
+    refused = run(both, check=False)
+    assert refused.returncode != 0
+    message = "--valid-subset is valid,train, but it must be without train, which has stacks in"
+    assert message in refused.stderr
+    train(data_bin, tmp_path, *MIXED, updates=1)
+    words = ("--task", "stacked_translation", "--path", tmp_path / "checkpoint_last.pt")
+    limits = ("--valid-subset", "train", "--max-tokens", 4000)
+    done = run(fairseq_command("validate", data_bin, *words, *limits))
+    assert "pairs are in" not in done.stdout + done.stderr
+    assert re.search(r"valid on 'train' subset .* bsz \d+", done.stdout + done.stderr)
+
+
 def test_the_first_epochs_may_have_short_pairs_only(data_bin, tmp_path):
     late = ("--stack-from-epoch", 2, "--max-epoch", 2)
     found = stacks(train(data_bin, tmp_path / "late", *MIXED, *late, updates=100))
