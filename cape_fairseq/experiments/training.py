@@ -154,6 +154,7 @@ class TrainingRun:
         return {**before, "limits": now["limits"]}
 
     def set_aside(self, changed: str) -> None:
+        """Make room for a new training; what was is kept until the next time."""
         old = self.run / "checkpoints.old"
         say(f"{self.run}: the {changed} changed; training starts anew, what was is in {old.name}")
         shutil.rmtree(old, ignore_errors=True)
