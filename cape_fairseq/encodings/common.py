@@ -66,8 +66,8 @@ GROUPS: tuple[type, ...] = (
     *(row.options for row in ENCODINGS.values() if row.options),
 )
 OPTIONS = names(*GROUPS)
-# Options of two augmentations: nobody can give both, and a checkpoint has both.
-STORED = ("cape_local_shift", "shape_max_shift")
+# Options of two encodings and two augmentations: no model takes all, and a checkpoint has them.
+STORED = ("relpos_terms", "floater_freeze", "cape_local_shift", "shape_max_shift")
 
 
 def holders(name: str) -> tuple[list[str], list[str]]:

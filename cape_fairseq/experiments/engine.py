@@ -100,8 +100,9 @@ def remember(out: Path, settings: str) -> None:
 
 def is_unused(out: Path) -> bool:
     """Whether nothing was trained or translated there: a check may have asked for other settings.
-    Snakemake makes the text again."""
-    return not any(next(out.rglob(kind), None) for kind in ("checkpoint*.pt", "*.out"))
+    Snakemake makes the text again, but not the papers' corpora, which have manifests."""
+    kept = ("checkpoint*.pt", "*.out", "manifest.json")
+    return not any(next(out.rglob(kind), None) for kind in kept)
 
 
 def run(plan: Plan, out: Path, machine: Machine, settings: str) -> None:

@@ -20,7 +20,7 @@ from cape_fairseq.patches.damaged_checkpoint import newest_whole
 
 logger = logging.getLogger(__name__)
 
-RESTORE = "--restore-file"
+RESTORE, ONCE = "--restore-file", "--continue-once"
 # What a training starts from.
 STARTS = ("continue_once", "finetune_from_model", "restore_file", "save_dir")
 
@@ -37,7 +37,7 @@ def adopt_parent(args: Any) -> None:
     if not row or is_complete(args):
         return
     option, origin = begins_with(args)
-    if origin is None or (option == RESTORE and not origin.exists()):
+    if origin is None or (option in (RESTORE, ONCE) and not origin.exists()):
         return  # fairseq then begins anew
     try:
         options = options_of(read(origin, mmap=True))
@@ -55,7 +55,7 @@ def adopt_parent(args: Any) -> None:
         changed = adopt_meaning(args, row, origin, options)
         if row.counts not in changed:
             adopt_scale(args, options)
-        adopt_augmentation(args, origin, options)
+            adopt_augmentation(args, origin, options)
     if row.keeps and not row.alone(args):
         adopt_positions(args, row, origin, options)
 
@@ -67,7 +67,7 @@ def begins_with(args: Any) -> tuple[str, Path | None]:
         return RESTORE, Path(restored)
     last = goes_on_from(Path(folder or "checkpoints")) if once or parent or folder else None
     if once:
-        return "--continue-once", last or Path(once)
+        return ONCE, last or Path(once)
     if parent:
         return "--finetune-from-model", last or Path(parent)
     return "--save-dir", last

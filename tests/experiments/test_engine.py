@@ -65,7 +65,14 @@ def test_more_gpus_than_there_are_are_refused_at_once(tmp_path, monkeypatch):
     Machine(gpus=4, cpu=True).check()
 
 
-@pytest.mark.parametrize("made", ["sinpos/1/checkpoints/checkpoint_last.pt", "mine/test.out"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "sinpos/1/checkpoints/checkpoint_last.pt",
+        "mine/test.out",
+        "corpora/iwslt14/manifest.json",  # which a preparation goes on from
+    ],
+)
 def test_a_folder_keeps_its_settings_once_something_is_made(made, tmp_path):
     """Before, a check may have asked for others: a smaller stack, more updates."""
     (tmp_path / "text").mkdir()

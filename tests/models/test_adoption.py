@@ -121,6 +121,21 @@ def test_an_augmentation_of_translation_may_be_given_up(tmp_path, caplog):
     assert "--position-augmentation none: " in caplog.text
 
 
+def test_options_of_two_augmentations_are_no_checkpoint():
+    with pytest.raises(ValueError, match="given, but it means nothing with"):
+        build("sinpos_transformer_tiny", cape_local_shift=0.3, shape_max_shift=50)
+
+
+def test_a_rope_that_turns_cross_attention_has_positions_of_its_own(tmp_path):
+    """Random ones of its parent, which are drawn for either side alone, are of no use to it."""
+    parent = build("rope_transformer_tiny", position_augmentation="randpos").args
+    args = Namespace(**{**vars(parent), "arch": "rope_transformer_tiny"})
+    torch.save({"args": args, "model": {}}, tmp_path / "parent.pt")
+    start = {"finetune_from_model": str(tmp_path / "parent.pt")}
+    found = build("rope_cross_transformer_tiny", **start).args
+    assert (found.position_augmentation, found.rope_attention) == ("none", "self+cross")
+
+
 def test_shifts_of_training_are_chosen_anew(tmp_path):
     arch = "alibi_transformer_tiny"
     parent = build(arch, position_augmentation="cape", cape_local_shift=0.2).args

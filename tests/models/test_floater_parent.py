@@ -65,7 +65,8 @@ def test_a_parent_that_cannot_be_kept_is_refused(tmp_path):
         build(ARCH, source_scale=None, restore_file=str(tmp_path / "parent.pt"))
     with pytest.raises(ValueError, match=r"--finetune-from-model: .*no checkpoint"):
         build(ARCH, finetune_from_model=tmp_path / "missing.pt")
-    build(ARCH, restore_file=str(tmp_path / "missing.pt"))  # fairseq then begins anew
+    for option in ("restore_file", "continue_once"):
+        build(ARCH, **{option: str(tmp_path / "missing.pt")})  # fairseq then begins anew
     (tmp_path / "damaged.pt").write_bytes(b"no checkpoint")
     with pytest.raises(ValueError, match=r"--restore-file: .*damaged\.pt"):
         build(ARCH, restore_file=str(tmp_path / "damaged.pt"))
