@@ -157,7 +157,7 @@ def add_lengths(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--stack", type=positive, default=0, help="tokens of a stack (100; with --data 300)"
     )
-    parser.add_argument("--mix-from", type=positive, default=3, help="epoch, in mixed rows (3)")
+    parser.add_argument("--mix-from", type=positive, default=0, help="epoch, in mixed rows (3)")
     add_out(parser, "runs/length")
 
 

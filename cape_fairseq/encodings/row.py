@@ -57,7 +57,7 @@ class Encoding:
         meaning: options of its own without which its parameters mean something else; it keeps
             those of the model that is fine-tuned.
         counts: the one of these that decides whether its source scale is counted where nothing is
-            said.
+            said; where it changes, scale and augmentation of that model are left out.
         resolve: fills in its options that depend on others and were left open.
         check: refuses options that make no sense with it.
         check_kept: (args, side, kept) -> refuses to keep these layers only, a set of numbers.

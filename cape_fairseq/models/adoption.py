@@ -36,28 +36,37 @@ def adopt_parent(args: Any) -> None:
     row = ENCODINGS.get(getattr(args, "position_encoding", None) or "sinpos")
     if not row or is_complete(args):
         return
-    option, origin = begins_with(args)
-    if origin is None or (option in (RESTORE, ONCE) and not origin.exists()):
-        return  # fairseq then begins anew
-    try:
-        options = options_of(read(origin, mmap=True))
-    except UserError as error:
-        if row.keeps:
-            raise ValueError(f"{option}: {error}") from None
-        return  # fairseq, which knows more kinds of paths, reads or refuses it
-    parent = encoding_of(options)
+    origin, options = stored_options(args, row)
+    parent = encoding_of(options) if origin else None
     if parent not in ENCODINGS:
-        return  # fairseq refuses it
+        return  # fairseq begins anew, or refuses it
     keeps = ENCODINGS[parent].keeps
     kept = getattr(options, keeps, None) if keeps else None
     if row.name in (parent, kept):
         adopt_input(args, options)
         changed = adopt_meaning(args, row, origin, options)
-        if row.counts not in changed:
+        if row.counts not in changed:  # else both sides are to be compared otherwise than before
             adopt_scale(args, options)
             adopt_augmentation(args, origin, options)
     if row.keeps and not row.alone(args):
         adopt_positions(args, row, origin, options)
+
+
+def stored_options(args: Any, row: Encoding) -> tuple[Path | None, Any]:
+    """The checkpoint that a training starts from, with its options; None where there is none.
+
+    Raises:
+        ValueError: a row that keeps another one's positions cannot read it.
+    """
+    option, origin = begins_with(args)
+    if origin is None or (option in (RESTORE, ONCE) and not origin.exists()):
+        return None, None
+    try:
+        return origin, options_of(read(origin, mmap=True))
+    except UserError as error:
+        if row.keeps:
+            raise ValueError(f"{option}: {error}") from None
+        return None, None  # fairseq, which knows more kinds of paths, reads or refuses it
 
 
 def begins_with(args: Any) -> tuple[str, Path | None]:

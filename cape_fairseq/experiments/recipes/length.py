@@ -29,7 +29,7 @@ from cape_fairseq.experiments.recipes.settings import (
 )
 from cape_fairseq.experiments.steps import Model, Text
 
-MIX_FROM = 3  # the usual epoch of --mix-from
+MIX_FROM = 3  # epoch from which rows with stacks in their only training see them
 SEED_STEP = 10_000_000  # fairseq seeds update n with seed + n
 
 
@@ -73,6 +73,10 @@ class Lengths:
     def tokens(self) -> int:
         """Of a stack that is tested on."""
         return self.stack or (300 if self.data else QUICK_STACK)
+
+    @property
+    def from_epoch(self) -> int:
+        return self.mix_from or MIX_FROM
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -121,7 +125,7 @@ def rows(wanted: Lengths) -> dict[str, Row]:
         UserError: one of these makes no sense.
     """
     room = longest(wanted.options) if wanted.data else 0
-    known = length_rows.rows(wanted.tokens, wanted.updates, wanted.mix_from, room)
+    known = length_rows.rows(wanted.tokens, wanted.updates, wanted.from_epoch, room)
     return {**known, **length_rows.described(known, wanted.own)}
 
 
@@ -155,7 +159,7 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     words = command("cape-fairseq", "length", ".", "--output", "length")
     plan.add(Job("length", (words,), tuple(found), ("length.txt",), stdout="length.txt"))
     plan.shown += ("text/lengths.txt", "length.txt")
-    later = [f"stacks from epoch {wanted.mix_from}"] if wanted.mix_from != MIX_FROM else []
+    later = [f"stacks from epoch {wanted.mix_from}"] if wanted.from_epoch != MIX_FROM else []
     changed = [*later, *([] if wanted.size == "_tiny" else [wanted.size]), *wanted.more]
     budget = f"{settings}, {wanted.updates}+{wanted.further} updates"
     return f"{budget}, {' '.join(changed)}" if changed else budget
