@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from cape_fairseq.checkpoints import TRAINED
 from cape_fairseq.cli.experiments import add_machine, numbers, start
 from cape_fairseq.cli.tool import Found, Tool, chosen, named_files, positive
 from cape_fairseq.errors import UsageError, UserError
@@ -111,7 +112,7 @@ def check_parent(out: Path, parent: str, run: str) -> None:
     """
     if parent and parent == run:
         raise UserError(f"--parent {parent} is this run itself; give it another --name")
-    if parent and not (out / parent / "checkpoints" / "trained.json").exists():
+    if parent and not (out / parent / TRAINED).exists():
         raise UserError(f"{out} has no trained run {parent}; train it first, with the same --out")
 
 

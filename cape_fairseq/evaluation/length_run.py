@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from cape_fairseq.checkpoints import TRAINED
 from cape_fairseq.data.moses import detokenize
 from cape_fairseq.data.parallel import read_json, read_lines
 from cape_fairseq.errors import UserError
@@ -26,7 +27,6 @@ from cape_fairseq.evaluation.position_loss import by_bin, loss_matrix
 from cape_fairseq.evaluation.scoring import metric, signature, texts
 from cape_fairseq.evaluation.training_log import Log, read
 
-TRAINED = Path("checkpoints", "trained.json")  # in the folder of a run
 FAR = (100, 300)  # target positions beyond most training lengths
 BIN = 20  # target positions in a bin of the curves
 ENDS = tuple(".!?。！？।॥؟۔։።")  # of sentences; stacks have nothing else between them

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cape_fairseq.checkpoints import TRAINED
 from cape_fairseq.checkpoints.reading import options_of, read, updates_of
 from cape_fairseq.data.parallel import read_json, read_lines, write_lines
 from cape_fairseq.encodings.common import OPTIONS
@@ -128,7 +129,7 @@ def measure(
         "run": run.absolute().name,
         **describe_checkpoints(*paths),
         **describe_training(run / "logs" / "training.log"),
-        **describe_machine(run / "checkpoints" / "trained.json"),
+        **describe_machine(run / TRAINED),
         "settings": [line for path in settings for line in read_lines(path)],
         "tests": {},
         "versions": versions(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cape_fairseq.checkpoints import TRAINED
 from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.evaluation.training_log import parse
 from cape_fairseq.experiments.jobs import last_of
@@ -15,7 +16,7 @@ def state(run: Path, limit: int | None) -> str:
     """done, how far a training is and the hours it still takes, or "-"."""
     if (run / "results.json").exists():
         return "done"
-    if (run / "checkpoints" / "trained.json").exists():
+    if (run / TRAINED).exists():
         return "trained"
     log = run / "logs" / "training.log"
     if not log.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cape_fairseq.checkpoints import TRAINED
 from cape_fairseq.experiments.jobs import Job, Plan, command
 
 # Translations of all experiments; a recipe may give others after these.
@@ -72,7 +73,7 @@ def train(
         *("cape-fairseq", "text-settings", f"{run}/checkpoints", "--data-bin", text.folder),
         *(text.languages, ("--bpe-codes", text.codes) if text.codes else (), text.options),
     )
-    ready = f"{run}/checkpoints/trained.json"
+    ready = f"{run}/{TRAINED}"
     plan.add(
         Job(
             name or f"{run}/train",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cape_fairseq import locks
-from cape_fairseq.checkpoints import LAST
+from cape_fairseq.checkpoints import LAST, TRAINED
 from cape_fairseq.data.parallel import read_json, write_lines
 from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.jobs import given, last_of
@@ -198,7 +198,7 @@ class TrainingRun:
             state = self.begin()
             record = {"host": socket.gethostname(), "begun": time.time(), **software()}
             if self.is_complete():  # by a start whose end nobody saw
-                self.write_state(self.finished(state), self.checkpoints / "trained.json")
+                self.write_state(self.finished(state), self.run / TRAINED)
                 return
             state["starts"].append(record)
             self.write_state(state, self.state_path)
@@ -209,7 +209,7 @@ class TrainingRun:
                 raise SystemExit(STOPPED)
             if status:
                 raise UserError(f"fairseq-train failed (exit status {status}); see {self.log}")
-            self.write_state(self.finished(state), self.checkpoints / "trained.json")
+            self.write_state(self.finished(state), self.run / TRAINED)
 
     def is_complete(self) -> bool:
         """Whether all updates are made; fairseq would make one more."""

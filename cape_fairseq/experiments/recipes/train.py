@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cape_fairseq.checkpoints import TRAINED
 from cape_fairseq.encodings import ENCODINGS
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.scoring import splitter
@@ -105,7 +106,7 @@ class Training:
 
     def started_from(self) -> Model | None:
         """The model of another run in the same folder."""
-        ready = f"{self.parent}/checkpoints/trained.json"
+        ready = f"{self.parent}/{TRAINED}"
         return Model(self.parent, "best", ready) if self.parent else None
 
     def stages(self) -> tuple[Training, ...]:
