@@ -80,6 +80,14 @@ def build(arch: str, seed: int = 1, **options):
     return without_fast_path(model) if arch.startswith("transformer") else model
 
 
+def saved(path: Path, arch: str, seed: int = 1, **options):
+    """A model of :func:`build`, and its checkpoint."""
+    model = build(arch, seed, **options)
+    args = Namespace(**{**vars(model.args), "arch": arch})
+    torch.save({"args": args, "cfg": None, "model": model.state_dict()}, path)
+    return model
+
+
 def without_fast_path(model):
     """fairseq's transformer as it computes in training; 0.12.2 has another way for inference, with
     zero parameters of its own, which today's PyTorch refuses."""

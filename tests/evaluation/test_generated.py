@@ -14,6 +14,7 @@ from cape_fairseq.evaluation.generated import (
     reference_tokens,
     same_references,
 )
+from tests.support import TIMEOUT
 
 SCORED = """2026-01-01 | INFO | noise
 S-1\tzwei W@@ örter
@@ -98,10 +99,12 @@ def test_an_output_may_come_from_a_pipe(tmp_path):
     """Which can be read once: <(zcat out.gz)."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    writer = threading.Thread(target=path.write_text, args=[SCORED], daemon=True)
-    writer.start()
-    assert len(read_generated(path)) == 2
-    writer.join()
+    found = []
+    reader = threading.Thread(target=lambda: found.extend(read_generated(path)), daemon=True)
+    reader.start()
+    path.write_text(SCORED)
+    reader.join(TIMEOUT)  # it would wait for ever, if it opened the pipe once more
+    assert len(found) == 2
 
 
 def test_joined_subwords_do_not_match_their_scores(file):

@@ -263,8 +263,8 @@ def test_runs_of_different_texts_have_no_mean(values, what, tmp_path):
 
 def test_seeds_with_different_options_are_named(tmp_path):
     for seed in (1, 2):
-        write(tmp_path, "sinpos", seed, options="--lr 1", split_bleu=9.0 + seed)
-        write(tmp_path, "cape", seed, options=f"--lr {seed}", split_bleu=8.0 + seed)
+        write(tmp_path, "sinpos", seed, options="--lr 1", bleu=9.0 + seed, split_bleu=9.0 + seed)
+        write(tmp_path, "cape", seed, options=f"--lr {seed}", bleu=8.0 + seed)
     notes = [note for note in rows(measure(tmp_path)).notes if "options" in note]
     assert [note.partition(":")[0] for note in notes] == ["cape"]
 

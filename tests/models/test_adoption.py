@@ -11,7 +11,7 @@ import torch
 
 from cape_fairseq.models import source_scale
 from cape_fairseq.models.loading import load
-from tests.support import TINY, ToyTask, batch, build
+from tests.support import TINY, ToyTask, batch, build, saved
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,7 @@ from tests.support import TINY, ToyTask, batch, build
 )
 def test_what_gives_parameters_their_meaning_is_kept(encoding, options, tmp_path):
     arch = f"{encoding}_transformer_tiny"
-    args = Namespace(**{**vars(build(arch, **options).args), "arch": arch})
-    torch.save({"args": args, "cfg": None, "model": {}}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", arch, **options)
     start = {"finetune_from_model": str(tmp_path / "parent.pt"), "source_scale": None}
     found = build(arch, **start).args
     assert {name: getattr(found, name) for name in options} == {
@@ -38,9 +37,7 @@ def test_what_gives_parameters_their_meaning_is_kept(encoding, options, tmp_path
 
 def test_where_positions_enter_is_kept_whatever_they_mean(tmp_path):
     arch = "t5_transformer_tiny"
-    parent = build(arch, t5_max_distance=40, source_bos="on")
-    args = Namespace(**{**vars(parent.args), "arch": arch})
-    torch.save({"args": args, "cfg": None, "model": {}}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", arch, t5_max_distance=40, source_bos="on")
     found = build(arch, finetune_from_model=str(tmp_path / "parent.pt"), t5_max_distance=64).args
     assert (found.t5_max_distance, found.source_bos) == (64, "on")
 
@@ -50,8 +47,7 @@ def test_any_start_is_kept_by_a_model_without_a_preset(option, tmp_path):
     """fairseq's options that name another checkpoint; the encoding is that of the default."""
     options = {"position_layers": "all", "source_bos": "on", "source_scale": "0.8"}
     arch, parent = "positional_transformer", tmp_path / "parent.pt"
-    stored = build(arch, **options).args
-    torch.save({"args": Namespace(**{**vars(stored), "arch": arch}), "model": {}}, parent)
+    saved(parent, arch, **options)
     start = {option: str(parent), "source_scale": None, "save_dir": str(tmp_path)}
     if option == "continue_once":
         start["finetune_from_model"] = str(tmp_path / "other.pt")  # which fairseq leaves out then
@@ -65,8 +61,7 @@ def test_any_start_is_kept_by_a_model_without_a_preset(option, tmp_path):
 )
 def test_another_option_leaves_a_chosen_scale_alone(encoding, changed, tmp_path):
     arch = f"{encoding}_transformer_tiny"
-    args = Namespace(**{**vars(build(arch, source_scale="0.8").args), "arch": arch})
-    torch.save({"args": args, "model": {}}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", arch, source_scale="0.8")
     start = {"finetune_from_model": str(tmp_path / "parent.pt"), "source_scale": None}
     assert build(arch, **start, **changed).args.source_scale == 0.8
 
@@ -78,10 +73,8 @@ def test_a_counted_scale_is_kept(encoding, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arch = f"{encoding}_transformer_tiny"
     monkeypatch.setattr(source_scale, "target_source_ratio", lambda *_: 0.8)
-    first = build(arch, source_scale="auto")
-    args = Namespace(**{**vars(first.args), "arch": arch})
     name = "parent.pt" if folder else "checkpoint_last.pt"
-    torch.save({"args": args, "model": first.state_dict()}, tmp_path / name)
+    first = saved(tmp_path / name, arch, source_scale="auto")
     monkeypatch.setattr(source_scale, "target_source_ratio", lambda *_: 1.7)
     again = build(arch, source_scale=None, save_dir=str(tmp_path), **folder)
     again.load_state_dict(first.state_dict(), strict=True)
@@ -99,9 +92,7 @@ MOVED = [
 def test_an_augmentation_of_translation_is_kept(encoding, options, tmp_path, caplog):
     """Without it positions are others; that of training alone is chosen anew."""
     arch, start = f"{encoding}_transformer_tiny", {"finetune_from_model": str(tmp_path / "p.pt")}
-    parent = build(arch, 3, **options)
-    args = Namespace(**{**vars(parent.args), "arch": arch})
-    torch.save({"args": args, "model": {}}, tmp_path / "p.pt")
+    parent = saved(tmp_path / "p.pt", arch, 3, **options)
     child = build(arch, 4, source_scale=None, **start)
     child.load_state_dict(parent.state_dict(), strict=True)
     source, target = batch([9, 3, 6], True), batch([7, 5, 2], False, end=False)
@@ -113,9 +104,7 @@ def test_an_augmentation_of_translation_is_kept(encoding, options, tmp_path, cap
 
 def test_an_augmentation_of_translation_may_be_given_up(tmp_path, caplog):
     arch = "sinpos_transformer_tiny"
-    parent = build(arch, position_augmentation="randpos").args
-    args = Namespace(**{**vars(parent), "arch": arch})
-    torch.save({"args": args, "model": {}}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", arch, position_augmentation="randpos")
     start = {"finetune_from_model": str(tmp_path / "parent.pt"), "position_augmentation": "none"}
     assert build(arch, **start).args.position_augmentation == "none"
     assert "--position-augmentation none: " in caplog.text
@@ -128,9 +117,7 @@ def test_options_of_two_augmentations_are_no_checkpoint():
 
 def test_a_rope_that_turns_cross_attention_has_positions_of_its_own(tmp_path):
     """Random ones of its parent, which are drawn for either side alone, are of no use to it."""
-    parent = build("rope_transformer_tiny", position_augmentation="randpos").args
-    args = Namespace(**{**vars(parent), "arch": "rope_transformer_tiny"})
-    torch.save({"args": args, "model": {}}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", "rope_transformer_tiny", position_augmentation="randpos")
     start = {"finetune_from_model": str(tmp_path / "parent.pt")}
     found = build("rope_cross_transformer_tiny", **start).args
     assert (found.position_augmentation, found.rope_attention) == ("none", "self+cross")
@@ -138,9 +125,7 @@ def test_a_rope_that_turns_cross_attention_has_positions_of_its_own(tmp_path):
 
 def test_shifts_of_training_are_chosen_anew(tmp_path):
     arch = "alibi_transformer_tiny"
-    parent = build(arch, position_augmentation="cape", cape_local_shift=0.2).args
-    args = Namespace(**{**vars(parent), "arch": arch})
-    torch.save({"args": args, "model": {}}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", arch, position_augmentation="cape", cape_local_shift=0.2)
     found = build(arch, finetune_from_model=str(tmp_path / "parent.pt")).args
     assert found.position_augmentation == "none"
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from tests.support import PAD, batch, build
+from tests.support import PAD, batch, build, saved
 
 ARCH, CROSSING = "rope_transformer_tiny", {"rope_attention": "self+cross"}
 SCALE = 1.3
@@ -99,9 +99,7 @@ def test_the_preset():
 
 
 def test_a_fine_tuned_model_keeps_it(tmp_path, caplog):
-    parent = build(ARCH, **CROSSING)
-    args = Namespace(**{**vars(parent.args), "arch": ARCH})
-    torch.save({"args": args, "cfg": None, "model": parent.state_dict()}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", ARCH, **CROSSING)
     options = {"finetune_from_model": tmp_path / "parent.pt"}
     assert build(ARCH, **options).args.rope_attention == "self+cross"
     # Its scale of 1 was chosen, and is not counted anew.
@@ -115,9 +113,8 @@ def test_a_fine_tuned_model_keeps_it(tmp_path, caplog):
 
 def test_from_floater_on_it(tmp_path):
     """A FLOATER of biases keeps its parent's attention; so does what goes on from it as rope."""
-    parent = build("floater_transformer_tiny", floater_parent="rope", **CROSSING)
-    args = Namespace(**{**vars(parent.args), "arch": "floater_transformer_tiny"})
-    torch.save({"args": args, "cfg": None, "model": parent.state_dict()}, tmp_path / "parent.pt")
+    floater = "floater_transformer_tiny"
+    saved(tmp_path / "parent.pt", floater, floater_parent="rope", **CROSSING)
     child = build(ARCH, finetune_from_model=tmp_path / "parent.pt")
     assert child.args.rope_attention == "self+cross"
 

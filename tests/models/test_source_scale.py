@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
 from cape_fairseq.models import source_scale
 from cape_fairseq.models.source_scale import resolve_source_scale
-from tests.support import ToyTask, build, fairseq
+from tests.support import ToyTask, build, fairseq, saved
 
 LIMITS = (1024, 1024)
 
@@ -183,9 +183,7 @@ def test_a_number_that_is_lost_is_told(monkeypatch, caplog):
 @pytest.mark.parametrize("given", [None, "auto", "1.5"])
 def test_a_chosen_scale_of_one_is_kept_in_fine_tuning(given, tmp_path):
     """It is no number of the data, so that a checkpoint has none."""
-    parent = build("cape_transformer_tiny", source_scale="1")
-    args = Namespace(**{**vars(parent.args), "arch": "cape_transformer_tiny"})
-    torch.save({"args": args, "cfg": None, "model": parent.state_dict()}, tmp_path / "parent.pt")
+    saved(tmp_path / "parent.pt", "cape_transformer_tiny", source_scale="1")
     child = Namespace(source_scale=given, finetune_from_model=str(tmp_path / "parent.pt"))
     ARCH_CONFIG_REGISTRY["cape_transformer_tiny"](child)
     assert child.source_scale == (given or "1")
