@@ -45,6 +45,8 @@ def add_lengths(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--longest", type=positive, required=True, help="tokens that models take, with an end mark"
     )
+    batch = "tokens of a batch of validation, where a longer line ends the training"
+    parser.add_argument("--batch", type=positive, metavar="N", help=batch)
     parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
     share = "tell how many pairs are in stacks where training mixes them in so"
     parser.add_argument("--stack-probability", type=float, metavar="P", help=share)
@@ -62,7 +64,7 @@ def check_lengths(args: Namespace) -> Found:
     if mix[0] is not None and not 0 < mix[0] <= 1:
         raise UsageError(f"--stack-probability is {mix[0]}, but must be above 0 and at most 1")
     given = None if mix[0] is None else mix
-    result = tool.measure(args.data_bin, languages, args.longest, args.stack, given)
+    result = tool.measure(args.data_bin, languages, args.longest, args.stack, given, args.batch)
     return Found([tool.rows(result)], result)
 
 
@@ -70,6 +72,8 @@ def add_epochs(parser: ArgumentParser) -> None:
     add_data(parser)
     update = "of an update: --max-tokens x GPUs x --update-freq"
     parser.add_argument("--update-tokens", type=positive, required=True, metavar="N", help=update)
+    pairs = "of an update, at most: --batch-size x GPUs x --update-freq"
+    parser.add_argument("--update-pairs", type=positive, metavar="N", help=pairs)
     parser.add_argument("--max-update", type=positive, required=True, help="of the training")
     late = "the epoch of its first stacks; a training that ends before it is refused"
     parser.add_argument("--stack-from-epoch", type=positive, required=True, metavar="E", help=late)
@@ -80,7 +84,7 @@ def check_epochs(args: Namespace) -> Found:
 
     languages = args.source_lang, args.target_lang
     limits = (args.update_tokens, args.max_update, args.stack_from_epoch)
-    result = tool.epochs(args.data_bin, languages, *limits)
+    result = tool.epochs(args.data_bin, languages, *limits, args.update_pairs)
     return Found([tool.epoch_rows(result)], result)
 
 
@@ -92,15 +96,14 @@ def add_tokenize(parser: ArgumentParser) -> None:
 def tokenize(args: Namespace) -> Found:
     from tqdm import tqdm
 
-    from cape_fairseq.data import moses
+    from cape_fairseq.data import books
     from cape_fairseq.data.parallel import read_lines, write_lines
     from cape_fairseq.evaluation.rows import Rows
 
     found = []
     for source, output in pairs(args.files):
         lines = tqdm(read_lines(source), desc=source.name, unit=" lines", mininterval=2)
-        texts = (moses.book_text(line, args.language) for line in lines)
-        write_lines(output, moses.tokenize(texts, args.language))
+        write_lines(output, books.tokenize(lines, args.language))
         found.append([str(output), f"{lines.n:,}"])
     return Found([Rows(["tokenized", "lines"], found)])
 

@@ -1,38 +1,47 @@
-"""Moses punctuation normalization, tokenization and detokenization, by sacremoses."""
+"""Moses' punctuation normalization and tokenization, by sacremoses."""
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections.abc import Iterable, Iterator
 
 import regex
-from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 APOSTROPHE = str.maketrans({"’": "'"})
-# Characters that typesetting puts into words, and hyphens and quotes that Moses does not know.
-TYPESET = str.maketrans(
-    {"\u00ad": None, "\u2060": None, "\ufeff": None, "‐": "-", "‑": "-", "‹": "'", "›": "'"}
-)
-UNSPACED = ("zh", "ja")  # written without spaces between words
-MARKS = regex.compile(r"(?V1)\s*([[\u3001-\u303f\uff01-\uff65]&&\p{P}])\s*")  # of such languages
 
 
-def book_text(line: str, language: str) -> str:
-    """Text of any origin as :func:`tokenize` can take it apart: accents are part of their letters
-    (NFC), nothing of typesetting is left, and Chinese and Japanese marks stand alone."""
-    found = unicodedata.normalize("NFC", line).translate(TYPESET)
-    return MARKS.sub(r" \1 ", found) if language in UNSPACED else found
+def base(language: str) -> str:
+    """The language of a code that also names a country or a script: pt of pt_BR, zh of zh-Hans."""
+    return re.split("[-_]", language)[0].lower()
 
 
-def closed_up(line: str, language: str) -> str:
-    """No spaces around Chinese and Japanese marks, where Moses' detokenizer leaves some."""
-    return MARKS.sub(r"\1", line) if language in UNSPACED else line
+class Words:
+    """Raw text of a language -> its tokens, entities escaped.
 
+    Args:
+        normalize: whether punctuation is normalized first, as in training text.
+        aggressive: also split at hyphens (``-a``).
+    """
 
-def training_text(line: str, normalizer: MosesPunctNormalizer) -> str:
-    """Punctuation normalized, and a space for each character that is not printed (Moses'
-    remove-non-printing-char)."""
-    return regex.sub(r"\p{C}", " ", normalizer.normalize(line))
+    def __init__(self, language: str, normalize: bool = True, aggressive: bool = True) -> None:
+        self.language = base(language)
+        self.normalizer = MosesPunctNormalizer(self.language)
+        self.tokenizer = self.taking_apart()
+        self.normalize, self.aggressive = normalize, aggressive
+
+    def taking_apart(self) -> MosesTokenizer:
+        return MosesTokenizer(self.language)
+
+    def prepared(self, line: str) -> str:
+        """Punctuation normalized, and a space for each character that is not printed (Moses'
+        remove-non-printing-char)."""
+        return regex.sub(r"\p{C}", " ", self.normalizer.normalize(line)) if self.normalize else line
+
+    def __call__(self, line: str) -> str:
+        return self.tokenizer.tokenize(
+            self.prepared(line), aggressive_dash_splits=self.aggressive, return_str=True
+        )
 
 
 def tokenize(
@@ -42,7 +51,7 @@ def tokenize(
     aggressive: bool = True,
     test: bool = False,
 ) -> Iterator[str]:
-    """Moses' tokenization, entities escaped.
+    """Tokens of a corpus.
 
     Args:
         normalize: punctuation of training text; of test sets only the apostrophe, so that scores
@@ -50,16 +59,6 @@ def tokenize(
         aggressive: also split at hyphens (``-a``).
         test: whether the text is a test set.
     """
-    normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
+    words = Words(language, normalize and not test, aggressive)
     for line in lines:
-        text = line
-        if normalize:
-            text = line.translate(APOSTROPHE) if test else training_text(line, normalizer)
-        yield tokenizer.tokenize(text, aggressive_dash_splits=aggressive, return_str=True)
-
-
-def detokenize(lines: Iterable[str], language: str) -> Iterator[str]:
-    """Undo :func:`tokenize`, except for what normalization changed."""
-    detokenizer = MosesDetokenizer(language)
-    for line in lines:
-        yield closed_up(detokenizer.detokenize(line.split()), language)
+        yield words(line.translate(APOSTROPHE) if normalize and test else line)

@@ -38,7 +38,9 @@ def abbreviations(language: str) -> frozenset[str]:
         MosesTokenizer,  # takes a quarter of a second, and every training imports this module
     )
 
-    return frozenset(MosesTokenizer(language).NONBREAKING_PREFIXES)
+    from cape_fairseq.data.moses import base
+
+    return frozenset(MosesTokenizer(base(language)).NONBREAKING_PREFIXES)
 
 
 def lower_first(sentence: str) -> str:

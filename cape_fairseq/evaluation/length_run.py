@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cape_fairseq.checkpoints import TRAINED
-from cape_fairseq.data.moses import detokenize
+from cape_fairseq.data.books import detokenize
 from cape_fairseq.data.parallel import read_json, read_lines
 from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.generated import Sentence, read_generated, read_scored

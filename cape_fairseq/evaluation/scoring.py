@@ -10,7 +10,8 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU
 
-from cape_fairseq.data.moses import detokenize
+from cape_fairseq.data.books import detokenize
+from cape_fairseq.data.moses import base
 from cape_fairseq.data.parallel import read_lines
 from cape_fairseq.data.segmentation import join_subwords
 from cape_fairseq.errors import UserError
@@ -23,7 +24,7 @@ def metric(language: str | None = None) -> BLEU:
     Raises:
         UserError: it needs a package for that.
     """
-    name = re.split("[-_]", language or "")[0].lower()
+    name = base(language or "")
     try:
         return BLEU(trg_lang=name)
     except RuntimeError:

@@ -15,10 +15,11 @@ from cape_fairseq.evaluation.rows import Rows
 from cape_fairseq.models.source_scale import side_sizes
 
 SPLITS = {"train": "training", "valid": "validation", "test": "test"}
-LINES = "split it, or leave it out"
+LINES = "models take {:,}; split it, or leave it out"
+BATCHES = "batches of validation hold {:,}; split it, leave it out, or give a larger --max-tokens"
 STACKS = (
-    "stack less, split the longest of the lines, or train with larger --max-source-positions and "
-    "--max-target-positions"
+    "models take {:,}; stack less, split the longest of the lines, or train with larger "
+    "--max-source-positions and --max-target-positions"
 )
 PADDED = 1.25  # with padding, batches have so many times the tokens of their texts, or fewer
 FEW = 1 / 2  # a smaller share of training pairs in stacks is worth a word
@@ -30,6 +31,7 @@ def measure(
     longest: int,
     stack: int | None = None,
     mix: tuple[float, int] | None = None,
+    batch: int | None = None,
 ) -> dict[str, Any]:
     """Count pairs and tokens, and check that models take all but training pairs, of which fairseq
     leaves out the longer ones.
@@ -39,6 +41,7 @@ def measure(
         longest: tokens that models take, end marks counted.
         stack: target tokens of a stack of test text at least, end marks not counted.
         mix: the share of stacks in training, and the tokens of the longest.
+        batch: tokens of a batch of validation, where a longer line ends the training.
 
     Returns:
         ``texts``, by split: ``pairs``, ``tokens`` of both sides, ``longest`` text of either side,
@@ -46,11 +49,14 @@ def measure(
         ``stacks``. With ``mix`` also ``mix``, see :func:`mixing`.
 
     Raises:
-        UserError: a split is missing; a pair or a stack is too long; there is no stack.
+        UserError: a split is missing; a pair or a stack is too long for models, or a pair of the
+            validation set for its batch; there is no stack.
     """
     found = {split: sizes(data_bin, split, languages) for split in SPLITS}
     for split in ("valid", "test"):
         refuse_long(found[split], longest, f"line {{:,}} of the {SPLITS[split]} set")
+    if batch is not None:
+        refuse_long(found["valid"], batch, "line {:,} of the validation set", BATCHES)
     if stack is not None:
         found["stacks"] = stacked(found["test"], stack)
         if not found["stacks"].size:
@@ -81,7 +87,12 @@ def mixing(found: dict[str, np.ndarray], probability: float, most: int) -> dict[
 
 
 def epochs(
-    data_bin: Path, languages: tuple[str, str], tokens: int, updates: int, first: int
+    data_bin: Path,
+    languages: tuple[str, str],
+    tokens: int,
+    updates: int,
+    first: int,
+    pairs: int | None = None,
 ) -> dict[str, Any]:
     """Check that a training comes to the epoch of its first stacks.
 
@@ -89,6 +100,7 @@ def epochs(
         tokens: of an update, padding counted.
         updates: of the whole training.
         first: the epoch of the first stacks.
+        pairs: of an update, at most.
 
     Returns:
         ``epoch``: updates of an epoch, at most; the ``updates`` of the training and those
@@ -97,8 +109,10 @@ def epochs(
     Raises:
         UserError: it does not.
     """
-    full = (sizes(data_bin, "train", languages).max(0) + 1).sum() / tokens
-    epoch = math.ceil(PADDED * full)
+    lengths = sizes(data_bin, "train", languages).max(0) + 1
+    counted = len(lengths) / pairs if pairs else 0
+    full = max(lengths.sum() / tokens, counted)
+    epoch = math.ceil(max(PADDED * lengths.sum() / tokens, counted))
     before = epoch * (first - 1)
     if before >= updates:
         raise UserError(
@@ -141,14 +155,14 @@ def stacked(tokens: np.ndarray, least: int) -> np.ndarray:
 def refuse_long(tokens: np.ndarray, longest: int, name: str, advice: str = LINES) -> None:
     """
     Raises:
-        UserError: naming the first text of [2, texts] that models do not take.
+        UserError: naming the first text of [2, texts] that is too long, and why.
     """
     longer = tokens.max(0)
     over = np.flatnonzero(longer >= longest)
     if len(over):
         raise UserError(
-            f"{name.format(over[0] + 1)} has {longer[over[0]]:,} subwords, and models take "
-            f"{longest - 1:,}; {advice} ({len(over):,} such in all)"
+            f"{name.format(over[0] + 1)} has {longer[over[0]]:,} subwords, and "
+            f"{advice.format(longest - 1)} ({len(over):,} such in all)"
         )
 
 

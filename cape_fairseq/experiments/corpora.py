@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cape_fairseq.data.corpora.table import BINS, CORPORA
+from cape_fairseq.errors import UserError
 from cape_fairseq.experiments.jobs import Job, Plan, command, given, last_of
 from cape_fairseq.experiments.steps import Text, binarize
 
@@ -152,21 +153,29 @@ def own_text(plan: Plan, splits: Mapping[str, str], source: str, target: str, me
 
 
 def checked(
-    plan: Plan, text: Text, longest: int, mix: Sequence[str] = (), stack: int | None = None
+    plan: Plan,
+    text: Text,
+    longest: int,
+    options: Sequence[str],
+    mix: Sequence[str] = (),
+    stack: int | None = None,
 ) -> Text:
     """The text once its lengths are known to be right, before anything is trained.
 
     Args:
         longest: tokens that models take.
+        options: of fairseq-train.
         mix: options of fairseq-train that mix stacks into training.
         stack: target tokens of a stack of the test set.
     """
     ready = "text/lengths.txt"
+    batch = last_of(options, "--max-tokens-valid") or last_of(options, "--max-tokens")
+    batches = ("--batch", batch) if batch < longest else ()
     stacks = ("--stack", stack) if stack else ()
     names = ("--stack-probability", "--stack-max-tokens") if mix else ()
     words = command(
         *("cape-fairseq", "check-lengths", text.folder, text.languages),
-        *("--longest", longest, stacks, [(name, given(mix, name)) for name in names]),
+        *("--longest", longest, batches, stacks, [(name, given(mix, name)) for name in names]),
     )
     plan.add(Job("text/lengths", (words,), (text.ready,), (ready,), stdout=ready))
     return replace(text, ready=ready)
@@ -178,17 +187,28 @@ def long_enough(plan: Plan, text: Text, options: Sequence[str], gpus: int = 0) -
     Args:
         options: of fairseq-train, ``--max-update`` among them.
         gpus: of the training.
+
+    Raises:
+        UserError: it ends before by ``--max-epoch``.
     """
     first = last_of(options, "--stack-from-epoch") or 1
     if first == 1:
         return text
+    last = last_of(options, "--max-epoch") or first
+    if last < first:
+        raise UserError(
+            f"--max-epoch {last} ends the training before epoch {first}, which has the first "
+            "stacks; give a larger one, or let them begin earlier"
+        )
     batches = max(map(int, re.findall(r"\d+", given(options, "--update-freq") or "1")))
-    tokens = last_of(options, "--max-tokens") * max(gpus, 1) * batches
-    updates = last_of(options, "--max-update")
-    ready = f"text/epochs-{tokens}-{updates}-{first}.txt"
+    batches *= max(gpus, 1)
+    tokens, updates = last_of(options, "--max-tokens") * batches, last_of(options, "--max-update")
+    pairs = last_of(options, "--batch-size") or last_of(options, "--max-sentences")
+    limit = ("--update-pairs", pairs * batches) if pairs else ()
+    ready = f"text/epochs-{'-'.join(map(str, (tokens, *limit[1:], updates, first)))}.txt"
     words = command(
         *("cape-fairseq", "check-epochs", text.folder, text.languages),
-        *("--update-tokens", tokens, "--max-update", updates, "--stack-from-epoch", first),
+        *("--update-tokens", tokens, limit, "--max-update", updates, "--stack-from-epoch", first),
     )
     name = ready.removesuffix(".txt")
     plan.add(Job(name, (words,), (text.ready,), (ready,), stdout=ready))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sentencex import segment
 
+from cape_fairseq.data.moses import base
 from cape_fairseq.data.segmentation import GOES_ON
 from cape_fairseq.serving.results import Hypothesis, Translation
 
@@ -15,7 +16,7 @@ ENDS = {*".!?。！？؟।॥۔։…", "..."}  # subwords after which a piece m
 def sentences(paragraph: str, language: str) -> list[str]:
     """The sentences of a paragraph, without the spaces between them."""
     plain = " ".join(paragraph.split())  # a no-break space before a full stop ends sentencex
-    return [found for part in segment(language, plain) if (found := part.strip())]
+    return [found for part in segment(base(language), plain) if (found := part.strip())]
 
 
 def pieces(tokens: list[str], longest: int) -> list[list[str]]:

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
-from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from sacremoses import MosesDetokenizer
 from subword_nmt.apply_bpe import BPE
 
-from cape_fairseq.data.moses import UNSPACED, book_text, closed_up, training_text
+from cape_fairseq.data.books import UNSPACED, BookWords, closed_up
+from cape_fairseq.data.moses import Words, base
 from cape_fairseq.data.segmentation import GOES_ON, join_subwords, read_codes
 from cape_fairseq.errors import UserError
 from cape_fairseq.files import copy, replacing
@@ -34,8 +35,7 @@ class TextSettings:
             does not add it itself (exported ones).
         max_positions: tokens, end mark included, that a table of positions has; 0 for no limit.
         separator: the token that training put between sentences; empty for none.
-        books: whether accents, hyphens and marks of typesetting were made plain before
-            (:func:`book_text`).
+        books: whether it was taken apart as text of any origin (:class:`BookWords`).
     """
 
     source: str
@@ -93,14 +93,15 @@ class Text:
         self.bpe: BPE | None = read_codes(self.codes) if self.codes else None
 
     @cached_property
-    def moses(self) -> list[tuple[MosesPunctNormalizer, MosesTokenizer]]:
-        """Normalizer and tokenizer of each side."""
-        languages = self.settings.source, self.settings.target
-        return [(MosesPunctNormalizer(one), MosesTokenizer(one)) for one in languages]
+    def moses(self) -> list[Words]:
+        """Of each side."""
+        own = self.settings
+        kind = BookWords if own.books else Words
+        return [kind(one, own.normalize, own.aggressive) for one in (own.source, own.target)]
 
     @cached_property
     def detokenizer(self) -> MosesDetokenizer:
-        return MosesDetokenizer(self.settings.target)
+        return MosesDetokenizer(base(self.settings.target))
 
     def source(self, line: str) -> list[str]:
         """Subwords of a line to translate."""
@@ -111,15 +112,7 @@ class Text:
         return self.encode(line, 1)
 
     def encode(self, line: str, side: int) -> list[str]:
-        settings = self.settings
-        if settings.moses:
-            normalizer, tokenizer = self.moses[side]
-            if settings.books:
-                line = book_text(line, (settings.source, settings.target)[side])
-            line = training_text(line, normalizer) if settings.normalize else line
-            line = tokenizer.tokenize(
-                line, aggressive_dash_splits=settings.aggressive, return_str=True
-            )
+        line = self.moses[side](line) if self.settings.moses else line
         return [piece for word in line.split() for piece in self.segment(word)]
 
     def segment(self, word: str) -> list[str]:
@@ -145,4 +138,4 @@ class Text:
     @property
     def space(self) -> str:
         """What stands between two sentences of a translation."""
-        return "" if self.settings.books and self.settings.target in UNSPACED else " "
+        return "" if self.settings.books and base(self.settings.target) in UNSPACED else " "

@@ -96,6 +96,19 @@ def test_the_first_line_that_is_too_long_is_named(data_bin):
         measure(data_bin, ("en", "de"), limit)
 
 
+def test_a_line_that_no_batch_of_validation_holds_is_named(data_bin):
+    """fairseq would stop at the first validation."""
+    longer = np.maximum(*(tokens(data_bin, "valid", language) for language in ("en", "de")))
+    limit = int(longer.max())
+    measure(data_bin, ("en", "de"), 1024, batch=limit + 1)  # an end mark
+    message = (
+        rf"line {longer.argmax() + 1} of the validation set has {limit} subwords, and batches of "
+        rf"validation hold {limit - 1}; split it, leave it out, or give a larger --max-tokens"
+    )
+    with pytest.raises(UserError, match=message):
+        measure(data_bin, ("en", "de"), 1024, batch=limit)
+
+
 def test_too_long_training_pairs_are_only_counted(data_bin, tmp_path):
     """The other splits are copies of the test set here, which has shorter texts."""
     for path in data_bin.iterdir():
@@ -143,6 +156,10 @@ def test_a_training_must_come_to_its_first_stacks(data_bin):
     assert found == {"epoch": 6, "updates": 13, "before": 12}
     with pytest.raises(UserError, match="has 5 to 6 updates, so that a training of 12 may end"):
         epochs(data_bin, ("en", "de"), update, 12, 3)
+    assert epochs(data_bin, ("en", "de"), update, 87, 3, 7)["epoch"] == 43  # of 300 pairs
+    with pytest.raises(UserError, match="has 43 to 43 updates, so that a training of 86 may end"):
+        epochs(data_bin, ("en", "de"), update, 86, 3, 7)
+    assert epochs(data_bin, ("en", "de"), update, 13, 3, 60) == found
     options = ("--source-lang", "en", "--target-lang", "de", "--update-tokens", update)
     options += ("--stack-from-epoch", 3, "--max-update")
     assert cape("check-epochs", data_bin, *options, 13).stdout.splitlines()[1].split() == [

@@ -198,6 +198,10 @@ def test_an_update_has_the_tokens_of_all_batches():
     words = plan.jobs[0].commands[0]
     assert words[words.index("--update-tokens") + 1] == str(4096 * 2 * 4)
     assert corpora.long_enough(plan, text, options[:4]) == text
+    corpora.long_enough(plan, text, (*options, "--batch-size", "16", "--update-freq", "3"), gpus=2)
+    words = plan.jobs[1].commands[0]
+    assert words[words.index("--update-pairs") + 1] == str(16 * 2 * 3)
+    assert len({job.name for job in plan.jobs}) == 2
 
 
 def test_options_of_a_user_and_of_a_row_win():

@@ -65,3 +65,18 @@ def test_bad_options_are_one_sentence(tmp_path, options, status, message):
     assert result.returncode == status
     assert message in result.stderr.splitlines()[-1]
     assert not (tmp_path / "out").exists()
+
+
+def test_small_batches_and_few_epochs_are_looked_at():
+    late = ("lengths", "--rows", "rope-cross-mixed", "--seeds", 1, "--dry-run")
+    (plain,) = (line for line in cape(*late).stdout.splitlines() if " check-lengths " in line)
+    assert "--longest 1024 --stack 100" in plain
+    small = cape(*late, "--", "--max-tokens", 512).stdout.splitlines()
+    (own,) = (line for line in small if " check-lengths " in line)
+    assert "--longest 1024 --batch 512 --stack 100" in own
+    valid = ("--max-tokens", 512, "--max-tokens-valid", 1024)
+    assert "--batch" not in cape(*late, "--", *valid).stdout
+    refused = cape(*late, "--", "--max-epoch", 2, check=False)
+    assert refused.returncode == 1
+    assert "--max-epoch 2 ends the training before epoch 3, which has the first" in refused.stderr
+    assert cape(*late, "--", "--max-epoch", 3).returncode == 0

@@ -173,6 +173,8 @@ def test_larger_models_learn_with_less(tmp_path):
     assert "--lr 2e-3 --warmup-updates 100 --lr 0.00025 --max-update 6666" in long
     further = ("--parent", "base", "--max-update", 3000, "--dry-run")  # which needs no 4,000
     assert "--warmup-updates 100 " in cape("train", *words, options[0], *further).stdout
+    brief = (*further[:3], 80, "--dry-run")  # fewer than 100
+    assert "--warmup-updates 40 " in cape("train", *words, options[0], *brief).stdout
 
 
 def test_long_text_comes_after_short_text(tmp_path):
@@ -182,7 +184,7 @@ def test_long_text_comes_after_short_text(tmp_path):
     printed = cape("train", *words, *options).stdout
     short, long = (line for line in printed.splitlines() if " train-run " in line)
     assert "train-run cape_transformer_tiny --" in short
-    assert "--max-update 90" in short
+    assert "--warmup-updates 45 --max-update 90" in short  # half of them, not 500
     assert "stacked" not in short
     assert "train-run cape_transformer_tiny-long --parent cape_transformer_tiny/" in long
     assert "--max-update 30" in long

@@ -149,8 +149,8 @@ def jobs(plan: Plan, wanted: Lengths) -> str:
     own = tuple(length_rows.parts(text)[0] for text in wanted.own)
     names = length_rows.chosen(rows(wanted), wanted.rows and (*wanted.rows, *own))
     text, settings = data(plan, wanted)
-    mix = length_rows.mix(wanted.tokens)
-    text = corpora.checked(plan, text, longest(wanted.options), mix, wanted.tokens)
+    options, mix = wanted.options, length_rows.mix(wanted.tokens)
+    text = corpora.checked(plan, text, longest(options), options, mix, wanted.tokens)
     found = []
     for seed in seeds(wanted.seeds):
         for name in names:

@@ -82,10 +82,12 @@ class Training:
         long = mixed(self.long, self.long_from_epoch or 1) if self.long else ()
         long += positions(self.long + 1)
         ours = self.arch.startswith(tuple(f"{name}_" for name in (*ENCODINGS, "positional")))
-        updates = ("--max-update", self.updates, "--seed", self.seed)
+        usual = (*(OWN if ours else TINY), *sized(self.arch))
+        usual += tuning(self.arch) if self.parent else ()
+        usual += () if sized(self.arch) and not self.parent else warm_up(usual, self.updates)
         return command(
-            *("--arch", self.arch, OWN if ours else TINY, sized(self.arch), updates),
-            *(tuning(self.arch) if self.parent else (), self.selection(), long, self.more),
+            *("--arch", self.arch, usual, "--max-update", self.updates, "--seed", self.seed),
+            *(self.selection(), long, self.more),
         )
 
     def chosen(self) -> tuple[str, ...]:
@@ -141,7 +143,7 @@ def jobs(plan: Plan, wanted: Training, gpus: int = 0) -> str:
     text = corpora.own_text(plan, prefixes, wanted.source, wanted.target, wanted.bpe)
     stages = wanted.stages()
     most = min(longest(stage.options()) for stage in stages)
-    text = corpora.checked(plan, text, most, mix)
+    text = corpora.checked(plan, text, most, wanted.options(), mix)
     # Outputs have the test set's name, if nothing else in the run has it.
     name = wanted.test if wanted.test not in ("train", "training", "score", "table") else "test"
     known = replace(text, references={name: text.references["test"]})

@@ -1,0 +1,92 @@
+"""Text of any origin and language: Moses' words that can be put together again.
+
+Moses takes vowel signs of many scripts for symbols, knows apostrophes within words in English,
+French and Italian only, takes 12:30 and km/h apart for good, and leaves a space before the full
+stops of other scripts.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+import regex
+from sacremoses import MosesDetokenizer, MosesTokenizer
+
+from cape_fairseq.data.moses import Words, base
+
+# Characters that typesetting puts into words, and hyphens and quotes that Moses does not know.
+TYPESET = str.maketrans(
+    {"\u00ad": None, "\u2060": None, "\ufeff": None, "‐": "-", "‑": "-", "‹": "'", "›": "'"}
+)
+UNSPACED = ("zh", "ja")  # written without spaces between words
+MARKS = regex.compile(r"(?V1)\s*([[\u3001-\u303f\uff01-\uff65]&&\p{P}])\s*")  # of such languages
+# What ends a sentence or a part of it in other scripts; Moses knows the marks of ASCII.
+OTHERS = r"[\p{Terminal_Punctuation}--\p{ASCII}--[\u3001-\u303f\uff01-\uff65]]"
+ENDS = regex.compile(rf"(?V1)\s+(?={OTHERS}(\s|$))")
+GREEK_ENDS = regex.compile(r"\s+(?=·(\s|$))")
+LETTER = r"[^\W_]"  # or a digit
+SIGNS = "[:/_@+=&#·]"  # as in 12:30, km/h, addresses, R&D and Catalan's col·lecció
+HEBREW = r"\"(?<=[א-ת]\")(?=[א-ת])"  # within its abbreviations
+JOINERS = "\u200c\u200d"  # between letters or behind one they are part of the word
+UNPRINTED = regex.compile(rf"(?V1)[\p{{C}}--[{JOINERS}]]|(?<![\p{{L}}\p{{M}}])[{JOINERS}]")
+
+
+@cache
+def attached() -> str:
+    """What belongs to the letter before it: accents and vowel signs (all that is of Unicode's
+    category M), joiners, and Tibetan's mark between syllables."""
+    every = map(chr, range(sys.maxunicode + 1))
+    marks = (one for one in every if unicodedata.category(one)[0] == "M")
+    return f"{''.join(marks)}{JOINERS}\u0f0b\u0f0c"
+
+
+class BookTokenizer(MosesTokenizer):
+    """Moses' tokenizer, which here leaves words as they are that have marks of their letters, signs
+    between two letters or, where Moses has no rule for the language, apostrophes inside."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__(language)
+        marks = f"[{attached()}]"
+        symbol, apart = self.PAD_NOT_ISALNUM  # the symbol is the pattern's only group
+        behind = "|".join(f"(?<={one}{SIGNS})" for one in (LETTER, SIGNS, marks))
+        inside = rf"{SIGNS}(?:{behind})(?={SIGNS}*{LETTER})|{HEBREW}"
+        own = rf"(?!{inside})({symbol.pattern[1:-1]}(?<!{marks}){marks}*)"
+        self.PAD_NOT_ISALNUM = re.compile(own), apart
+        outside = rf"'(?<!{marks}')(?<!{LETTER}')|'(?!{marks}|{LETTER})"
+        self.NON_SPECIFIC_APOSTROPHE = re.compile(outside), " ' "
+
+
+class BookWords(Words):
+    """Raw text of any origin -> its tokens: accents are part of their letters (NFC), nothing of
+    typesetting is left, and Chinese and Japanese marks stand alone."""
+
+    def taking_apart(self) -> MosesTokenizer:
+        return BookTokenizer(self.language)
+
+    def prepared(self, line: str) -> str:
+        found = unicodedata.normalize("NFC", line).translate(TYPESET)
+        found = MARKS.sub(r" \1 ", found) if self.language in UNSPACED else found
+        return UNPRINTED.sub(" ", self.normalizer.normalize(found)) if self.normalize else found
+
+
+def tokenize(lines: Iterable[str], language: str) -> Iterator[str]:
+    yield from map(BookWords(language), lines)
+
+
+def closed_up(line: str, language: str) -> str:
+    """No spaces around Chinese and Japanese marks, nor before the ends of sentences of other
+    scripts, where Moses' detokenizer leaves some."""
+    if base(language) in UNSPACED:
+        return MARKS.sub(r"\1", line)
+    return ENDS.sub("", GREEK_ENDS.sub("", line) if base(language) == "el" else line)
+
+
+def detokenize(lines: Iterable[str], language: str) -> Iterator[str]:
+    """Undo :func:`tokenize`, except for what normalization changed."""
+    detokenizer = MosesDetokenizer(base(language))
+    for line in lines:
+        yield closed_up(detokenizer.detokenize(line.split()), language)
