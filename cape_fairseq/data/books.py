@@ -23,11 +23,14 @@ TYPESET = str.maketrans(
     {"\u00ad": None, "\u2060": None, "\ufeff": None, "‐": "-", "‑": "-", "‹": "'", "›": "'"}
 )
 UNSPACED = ("zh", "ja")  # written without spaces between words
-MARKS = regex.compile(r"(?V1)\s*([[\u3001-\u303f\uff01-\uff65]&&\p{P}])\s*")  # of such languages
+SPACES = r"(?<!\s)\s++"  # all that stand together, which are looked at once
+MARKS = regex.compile(
+    rf"(?V1)(?:{SPACES})?([[\u3001-\u303f\uff01-\uff65]&&\p{{P}}])\s*"  # of such languages
+)
 # What ends a sentence or a part of it in other scripts; Moses knows the marks of ASCII.
 OTHERS = r"[\p{Terminal_Punctuation}--\p{ASCII}--[\u3001-\u303f\uff01-\uff65]]"
-ENDS = regex.compile(rf"(?V1)\s+(?={OTHERS}(\s|$))")
-GREEK_ENDS = regex.compile(r"\s+(?=·(\s|$))")
+ENDS = regex.compile(rf"(?V1){SPACES}(?={OTHERS}(\s|$))")
+GREEK_ENDS = regex.compile(rf"{SPACES}(?=·(\s|$))")
 LETTER = r"[^\W_]"  # or a digit
 SIGNS = "[:/_@+=&#·]"  # as in 12:30, km/h, addresses, R&D and Catalan's col·lecció
 HEBREW = r"\"(?<=[א-ת]\")(?=[א-ת])"  # within its abbreviations
@@ -53,7 +56,8 @@ class BookTokenizer(MosesTokenizer):
         marks = f"[{attached()}]"
         symbol, apart = self.PAD_NOT_ISALNUM  # the symbol is the pattern's only group
         behind = "|".join(f"(?<={one}{SIGNS})" for one in (LETTER, SIGNS, marks))
-        inside = rf"{SIGNS}(?:{behind})(?={SIGNS}*{LETTER})|{HEBREW}"
+        # Up to ten signs: a look behind all of them, from each, takes the square of their number.
+        inside = rf"{SIGNS}(?:{behind})(?={SIGNS}{{0,9}}{LETTER})|{HEBREW}"
         own = rf"(?!{inside})({symbol.pattern[1:-1]}(?<!{marks}){marks}*)"
         self.PAD_NOT_ISALNUM = re.compile(own), apart
         outside = rf"'(?<!{marks}')(?<!{LETTER}')|'(?!{marks}|{LETTER})"

@@ -1,5 +1,7 @@
 """Text of any origin and language is taken apart and put together again."""
 
+from time import process_time
+
 import pytest
 
 from cape_fairseq.data.books import BookWords, closed_up, detokenize, tokenize
@@ -99,3 +101,34 @@ def test_marks_are_closed_up_in_their_languages():
     assert closed_up("a · b", "el") == "a· b"
     assert closed_up("a · b ।", "en") == "a · b।"
     assert closed_up("a ? ।b", "fr") == "a ? ।b"  # marks of ASCII are Moses'
+
+
+def test_up_to_ten_signs_join_letters():
+    assert list(tokenize([f"a{'=' * 10}b"], "en")) == [f"a{'=' * 10}b"]
+    assert list(tokenize([f"a{'=' * 12}b"], "en")) == [f"a = = {'=' * 10}b"]
+    assert list(tokenize([f"a{'=' * 12}"], "en")) == [f"a {' '.join('=' * 12)}"]
+
+
+def closed(lines, language):
+    return [closed_up(line, language) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("language", "character", "step"),
+    [
+        *[("en", sign, tokenize) for sign in "/:=·' \u0301\u200d"],
+        ("zh", " ", tokenize),
+        *[(language, " ", closed) for language in ("en", "el", "zh")],
+    ],
+)
+def test_a_long_line_of_one_character_takes_about_as_long_as_moses(language, character, step):
+    line = character * 30_000
+    list(step(["a"], language))  # patterns are compiled once
+    moses, ours = seconds(by_moses, ["/" * 30_000], "en"), seconds(step, [line], language)
+    assert ours < 30 * moses
+
+
+def seconds(step, *arguments):
+    begin = process_time()
+    list(step(*arguments))
+    return process_time() - begin
