@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from cape_fairseq.cli import derive
+from cape_fairseq.cli import derive, text_checks
 from cape_fairseq.cli.tool import Found, Tool, positive
 from cape_fairseq.errors import UsageError
 from cape_fairseq.files import new_folder
@@ -32,60 +32,6 @@ def check(args: Namespace) -> Found:
 
     found = [[str(a), str(b), f"{check_pair(a, b):,}"] for a, b in pairs(args.files)]
     return Found([Rows(["source", "target", "lines each"], found)])
-
-
-def add_data(parser: ArgumentParser) -> None:
-    parser.add_argument("data_bin", type=Path, metavar="DATA-BIN")
-    parser.add_argument("--source-lang", required=True, metavar="LANG")
-    parser.add_argument("--target-lang", required=True, metavar="LANG")
-
-
-def add_lengths(parser: ArgumentParser) -> None:
-    add_data(parser)
-    parser.add_argument(
-        "--longest", type=positive, required=True, help="tokens that models take, with an end mark"
-    )
-    batch = "tokens of a batch of validation, where a longer line ends the training"
-    parser.add_argument("--batch", type=positive, metavar="N", help=batch)
-    parser.add_argument("--stack", type=positive, help="target tokens of stacks of the test set")
-    share = "tell how many pairs are in stacks where training mixes them in so"
-    parser.add_argument("--stack-probability", type=float, metavar="P", help=share)
-    longest = "tokens of the longest of these stacks"
-    parser.add_argument("--stack-max-tokens", type=positive, metavar="N", help=longest)
-
-
-def check_lengths(args: Namespace) -> Found:
-    from cape_fairseq.evaluation import text_lengths as tool
-
-    languages = args.source_lang, args.target_lang
-    mix = (args.stack_probability, args.stack_max_tokens)
-    if (mix[0] is None) != (mix[1] is None):
-        raise UsageError("--stack-probability and --stack-max-tokens belong together; give both")
-    if mix[0] is not None and not 0 < mix[0] <= 1:
-        raise UsageError(f"--stack-probability is {mix[0]}, but must be above 0 and at most 1")
-    given = None if mix[0] is None else mix
-    result = tool.measure(args.data_bin, languages, args.longest, args.stack, given, args.batch)
-    return Found([tool.rows(result)], result)
-
-
-def add_epochs(parser: ArgumentParser) -> None:
-    add_data(parser)
-    update = "of an update: --max-tokens x GPUs x --update-freq"
-    parser.add_argument("--update-tokens", type=positive, required=True, metavar="N", help=update)
-    pairs = "of an update, at most: --batch-size x GPUs x --update-freq"
-    parser.add_argument("--update-pairs", type=positive, metavar="N", help=pairs)
-    parser.add_argument("--max-update", type=positive, required=True, help="of the training")
-    late = "the epoch of its first stacks; a training that ends before it is refused"
-    parser.add_argument("--stack-from-epoch", type=positive, required=True, metavar="E", help=late)
-
-
-def check_epochs(args: Namespace) -> Found:
-    from cape_fairseq.evaluation import text_lengths as tool
-
-    languages = args.source_lang, args.target_lang
-    limits = (args.update_tokens, args.max_update, args.stack_from_epoch)
-    result = tool.epochs(args.data_bin, languages, *limits, args.update_pairs)
-    return Found([tool.epoch_rows(result)], result)
 
 
 def add_tokenize(parser: ArgumentParser) -> None:
@@ -209,14 +155,14 @@ TOOLS = (
     Tool(
         "check-lengths",
         "count tokens of binarized data, and check that they fit models and stacks",
-        add_lengths,
-        check_lengths,
+        text_checks.add_lengths,
+        text_checks.check_lengths,
     ),
     Tool(
         "check-epochs",
         "check that a training on binarized data comes to the epoch of its first stacks",
-        add_epochs,
-        check_epochs,
+        text_checks.add_epochs,
+        text_checks.check_epochs,
     ),
     Tool(
         "tokenize", "normalize punctuation and tokenize files as Moses does", add_tokenize, tokenize

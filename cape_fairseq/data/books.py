@@ -19,32 +19,40 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 from cape_fairseq.data.moses import Words, base
 
 # Characters that typesetting puts into words, and hyphens and quotes that Moses does not know.
-TYPESET = str.maketrans(
-    {"\u00ad": None, "\u2060": None, "\ufeff": None, "‐": "-", "‑": "-", "‹": "'", "›": "'"}
-)
+TYPESET = str.maketrans("‐‑‹›׳״", "--'''\"", "\u00ad\u2060\ufeff")
 UNSPACED = ("zh", "ja")  # written without spaces between words
+QUOTED = (*UNSPACED, "ko")  # where ' is a quote, though letters follow
 SPACES = r"(?<!\s)\s++"  # all that stand together, which are looked at once
 MARKS = regex.compile(
     rf"(?V1)(?:{SPACES})?([[\u3001-\u303f\uff01-\uff65]&&\p{{P}}])\s*"  # of such languages
 )
 # What ends a sentence or a part of it in other scripts; Moses knows the marks of ASCII.
 OTHERS = r"[\p{Terminal_Punctuation}--\p{ASCII}--[\u3001-\u303f\uff01-\uff65]]"
-ENDS = regex.compile(rf"(?V1){SPACES}(?={OTHERS}(\s|$))")
-GREEK_ENDS = regex.compile(rf"{SPACES}(?=·(\s|$))")
+CLOSE = r"[\"')\]}»]*(\s|$)"  # what may stand behind it
+ENDS = regex.compile(rf"(?V1)(?<!{OTHERS}){SPACES}(?={OTHERS}{CLOSE})")
+GREEK_ENDS = regex.compile(rf"{SPACES}(?=·{CLOSE})")
 LETTER = r"[^\W_]"  # or a digit
-SIGNS = "[:/_@+=&#·]"  # as in 12:30, km/h, addresses, R&D and Catalan's col·lecció
-HEBREW = r"\"(?<=[א-ת]\")(?=[א-ת])"  # within its abbreviations
+SIGNS = "[:/_@+=&#·־]"  # as in 12:30, km/h, addresses, R&D, col·lecció and Hebrew compounds
+# Hebrew abbreviations have a quote before the last letter, or before endings; after one letter, as
+# in ה"בוס", a quotation begins.
+HEBREW = "|".join(
+    (
+        r"\"(?<=[א-ת]\")(?=[א-ת](?![א-ת\"]))",
+        r"\"(?<=[א-ת]{2}\")(?=[א-ת](?![א-ת]))",
+        r"\"(?<=[א-ת]{2}\")(?=[א-ת]{2,9}(?![א-ת\"]))",
+    )
+)
 JOINERS = "\u200c\u200d"  # between letters or behind one they are part of the word
-UNPRINTED = regex.compile(rf"(?V1)[\p{{C}}--[{JOINERS}]]|(?<![\p{{L}}\p{{M}}])[{JOINERS}]")
+UNPRINTED = regex.compile(rf"(?V1)[\p{{C}}--[{JOINERS}]]|(?<![\p{{L}}\p{{M}}\p{{N}}])[{JOINERS}]")
 
 
 @cache
 def attached() -> str:
     """What belongs to the letter before it: accents and vowel signs (all that is of Unicode's
-    category M), joiners, and Tibetan's mark between syllables."""
+    category M), joiners, Tibetan's mark between syllables, and Armenian marks above vowels."""
     every = map(chr, range(sys.maxunicode + 1))
     marks = (one for one in every if unicodedata.category(one)[0] == "M")
-    return f"{''.join(marks)}{JOINERS}\u0f0b\u0f0c"
+    return f"{''.join(marks)}{JOINERS}\u0f0b\u0f0c\u055b\u055c\u055e"
 
 
 class BookTokenizer(MosesTokenizer):
@@ -61,7 +69,8 @@ class BookTokenizer(MosesTokenizer):
         own = rf"(?!{inside})({symbol.pattern[1:-1]}(?<!{marks}){marks}*)"
         self.PAD_NOT_ISALNUM = re.compile(own), apart
         outside = rf"'(?<!{marks}')(?<!{LETTER}')|'(?!{marks}|{LETTER})"
-        self.NON_SPECIFIC_APOSTROPHE = re.compile(outside), " ' "
+        if base(language) not in QUOTED:
+            self.NON_SPECIFIC_APOSTROPHE = re.compile(outside), " ' "
 
 
 class BookWords(Words):

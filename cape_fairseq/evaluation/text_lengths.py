@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,14 @@ from cape_fairseq.models.source_scale import side_sizes
 
 SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 LINES = "models take {:,}; split it, or leave it out"
-BATCHES = "batches of validation hold {:,}; split it, leave it out, or give a larger --max-tokens"
+BATCHES = (
+    "batches of validation hold {:,}; split it, leave it out, or give a larger --max-tokens (or "
+    "--max-tokens-valid, where it is given)"
+)
 STACKS = (
     "models take {:,}; stack less, split the longest of the lines, or train with larger "
     "--max-source-positions and --max-target-positions"
 )
-PADDED = 1.25  # with padding, batches have so many times the tokens of their texts, or fewer
 FEW = 1 / 2  # a smaller share of training pairs in stacks is worth a word
 
 
@@ -84,48 +85,6 @@ def mixing(found: dict[str, np.ndarray], probability: float, most: int) -> dict[
     held = sum(len(own) for own in runs(lengths, probability, most, (1, 1)) if len(own) > 1)
     longer = int((found["stacks"].max(0) > most).sum()) if "stacks" in found else 0
     return {"most": most, "share": round(held / max(len(lengths), 1), 4), "longer": longer}
-
-
-def epochs(
-    data_bin: Path,
-    languages: tuple[str, str],
-    tokens: int,
-    updates: int,
-    first: int,
-    pairs: int | None = None,
-) -> dict[str, Any]:
-    """Check that a training comes to the epoch of its first stacks.
-
-    Args:
-        tokens: of an update, padding counted.
-        updates: of the whole training.
-        first: the epoch of the first stacks.
-        pairs: of an update, at most.
-
-    Returns:
-        ``epoch``: updates of an epoch, at most; the ``updates`` of the training and those
-        ``before`` the first stacks.
-
-    Raises:
-        UserError: it does not.
-    """
-    lengths = sizes(data_bin, "train", languages).max(0) + 1
-    counted = len(lengths) / pairs if pairs else 0
-    full = max(lengths.sum() / tokens, counted)
-    epoch = math.ceil(max(PADDED * lengths.sum() / tokens, counted))
-    before = epoch * (first - 1)
-    if before >= updates:
-        raise UserError(
-            f"an epoch has {math.ceil(full):,} to {epoch:,} updates, so that a training of "
-            f"{updates:,} may end before epoch {first}, which has the first stacks; let them begin "
-            "in an earlier one (--mix-from, --long-from-epoch), or give a larger --max-update"
-        )
-    return {"epoch": epoch, "updates": updates, "before": before}
-
-
-def epoch_rows(result: dict[str, Any]) -> Rows:
-    head = ["updates of an epoch, at most", "before the first stacks", "of the training"]
-    return Rows(head, [[f"{result[key]:,}" for key in ("epoch", "before", "updates")]])
 
 
 def sizes(data_bin: Path, split: str, languages: tuple[str, str]) -> np.ndarray:

@@ -200,19 +200,24 @@ def long_enough(plan: Plan, text: Text, options: Sequence[str], gpus: int = 0) -
             f"--max-epoch {last} ends the training before epoch {first}, which has the first "
             "stacks; give a larger one, or let them begin earlier"
         )
-    batches = max(map(int, re.findall(r"\d+", given(options, "--update-freq") or "1")))
-    batches *= max(gpus, 1)
-    tokens, updates = last_of(options, "--max-tokens") * batches, last_of(options, "--max-update")
-    pairs = last_of(options, "--batch-size") or last_of(options, "--max-sentences")
-    limit = ("--update-pairs", pairs * batches) if pairs else ()
-    ready = f"text/epochs-{'-'.join(map(str, (tokens, *limit[1:], updates, first)))}.txt"
-    words = command(
-        *("cape-fairseq", "check-epochs", text.folder, text.languages),
-        *("--update-tokens", tokens, limit, "--max-update", updates, "--stack-from-epoch", first),
-    )
-    name = ready.removesuffix(".txt")
+    if not (updates := last_of(options, "--max-update")):  # as many as it takes
+        return text
+    limits = {**batch_limits(options, gpus), "--max-update": updates, "--stack-from-epoch": first}
+    told = [pair for pair in limits.items() if pair[1]]
+    words = command("cape-fairseq", "check-epochs", text.folder, text.languages, told)
+    name = f"text/epochs-{'-'.join(str(value or 0) for value in limits.values())}"
+    ready = f"{name}.txt"
     plan.add(Job(name, (words,), (text.ready,), (ready,), stdout=ready))
     return replace(text, ready=ready)
+
+
+def batch_limits(options: Sequence[str], gpus: int) -> dict[str, str | int | None]:
+    """What fairseq-train makes batches and updates of, by the options of check-epochs."""
+    names = ("--max-tokens", "--batch-size", "--required-batch-size-multiple")
+    found: dict[str, str | int | None] = {name: last_of(options, name) for name in names}
+    found["--batch-size"] = found["--batch-size"] or last_of(options, "--max-sentences")
+    joined = re.findall(r"\d+", given(options, "--update-freq") or "1")
+    return {**found, "--update-freq": ",".join(joined), "--gpus": max(gpus, 1)}
 
 
 def raw_file(prefix: str, lang: str) -> str:

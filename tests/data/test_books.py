@@ -25,9 +25,13 @@ from cape_fairseq.data.moses import tokenize as by_moses
         ("tr", "Tanrı'nın sözü."),
         ("yo", "Ọlọ́run sì wí pé."),
         ("el", "Λόγος· ναι."),
-        ("hy", "Երկիրը։"),
+        ("hy", "Երկիրը։ Ի՞նչ։ Ինչպե՜ս։"),
+        ("bo", "ང་ཡིན། །"),
+        ("hi", 'वह गया। "मैं आऊँगा।" (हाँ।)'),
         ("he", 'בְּרֵאשִׁ֖ית בָּרָא, צה"ל אמר "שלום".'),
+        ("he", 'ע"י מנכ"לית, דו"חות, ח"כ, עַל־פְּנֵי, "צה"ל".'),
         ("ar", "في البدء، خلق؛ أين؟"),
+        ("ar", 'قال "أين؟" (نعم؟)'),
         ("fa", "می\u200cخواهم کتاب\u200cها، آب."),
         ("ur", "کے\u200cلیے۔"),
         ("hi", "क्\u200dया यह सच है। हाँ॥ की/का"),
@@ -95,12 +99,27 @@ def test_nothing_of_typesetting_is_left(language, text, expected):
     assert BookWords(language, normalize=False).prepared(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "tokens"),
+    [
+        ("he", 'ה"בוס". "כן"', "ה &quot; בוס &quot; . &quot; כן &quot;"),
+        ("he", "צה״ל ג׳ירפה", "צה&quot;ל ג&apos;ירפה"),
+        ("ko", "'책'과 ‘글’을", "&apos; 책 &apos; 과 &apos; 글 &apos; 을"),
+        ("zh", "他说‘你好’了。", "他说 &apos; 你好 &apos; 了 。"),
+        ("fa", "۱۰\u200cام", "۱۰\u200cام"),
+    ],
+)
+def test_quotes_stand_alone_and_parts_of_words_do_not(language, text, tokens):
+    assert list(tokenize([text], language)) == [tokens]
+
+
 def test_marks_are_closed_up_in_their_languages():
     assert closed_up("a ， b", "zh_TW") == "a，b"
     assert closed_up("a ， b", "en") == "a ， b"
     assert closed_up("a · b", "el") == "a· b"
     assert closed_up("a · b ।", "en") == "a · b।"
     assert closed_up("a ? ।b", "fr") == "a ? ।b"  # marks of ASCII are Moses'
+    assert closed_up("गच्छति । ॥ १ ॥ वनम् ॥", "sa") == "गच्छति। ॥ १॥ वनम्॥"
 
 
 def test_up_to_ten_signs_join_letters():

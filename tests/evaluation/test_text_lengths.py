@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.text_lengths import epochs, measure
+from cape_fairseq.evaluation.text_lengths import measure
 from tests.support import cape
 
 
@@ -145,26 +145,3 @@ def test_the_command_prints_a_table_or_one_sentence(data_bin):
         assert result.returncode == 1
         assert words in result.stderr
         assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_training_must_come_to_its_first_stacks(data_bin):
-    """A batch counts the longer side with its end mark."""
-    sides = [tokens(data_bin, "train", language) for language in ("en", "de")]
-    whole = sum(max(pair) + 1 for pair in zip(*sides, strict=True))
-    update = (whole - 1) // 4  # four of them are not enough; with padding six may be needed
-    found = epochs(data_bin, ("en", "de"), update, 13, 3)
-    assert found == {"epoch": 6, "updates": 13, "before": 12}
-    with pytest.raises(UserError, match="has 5 to 6 updates, so that a training of 12 may end"):
-        epochs(data_bin, ("en", "de"), update, 12, 3)
-    assert epochs(data_bin, ("en", "de"), update, 87, 3, 7)["epoch"] == 43  # of 300 pairs
-    with pytest.raises(UserError, match="has 43 to 43 updates, so that a training of 86 may end"):
-        epochs(data_bin, ("en", "de"), update, 86, 3, 7)
-    assert epochs(data_bin, ("en", "de"), update, 13, 3, 60) == found
-    options = ("--source-lang", "en", "--target-lang", "de", "--update-tokens", update)
-    options += ("--stack-from-epoch", 3, "--max-update")
-    assert cape("check-epochs", data_bin, *options, 13).stdout.splitlines()[1].split() == [
-        *("6", "12", "13")
-    ]
-    result = cape("check-epochs", data_bin, *options, 12, check=False)
-    assert result.returncode == 1
-    assert "(--mix-from, --long-from-epoch)" in result.stderr
