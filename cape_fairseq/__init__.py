@@ -1,24 +1,19 @@
 """Position encodings for machine translation with fairseq.
 
-``fairseq-train --user-dir path/to/cape_fairseq`` makes the model ``positional_transformer`` and its
-architectures known to fairseq; so does ``import cape_fairseq.models`` in a program, and torch can
-then load fairseq's checkpoints. ``cape_fairseq.positions`` is pure PyTorch.
-
-``cape_fairseq.load(path)`` gives a model that translates raw text.
+``fairseq-train --user-dir path/to/cape_fairseq`` imports ``models`` and ``tasks``.
+``cape_fairseq.positions`` is pure PyTorch. ``cape_fairseq.load(folder)`` returns a model that
+translates raw text.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from cape_fairseq.serving.translator import Translator
-
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 
-def load(path: Any, **options: Any) -> Translator:
-    """A model that translates raw text; see :func:`cape_fairseq.serving.loading.load`."""
-    from cape_fairseq.serving.loading import load
+def load(checkpoint: Any, **options: Any) -> Any:
+    """Return a translator for raw text: ``inference.translate.Translator``."""
+    from cape_fairseq.inference.translate import Translator
 
-    return load(path, **options)
+    return Translator(checkpoint, **options)

@@ -1,1 +1,3 @@
-"""Losses that fairseq registers; the mathematics in ``chunked`` needs torch alone."""
+"""Criterions that fairseq lacks."""
+
+from cape_fairseq.criterions import chunked  # noqa: F401  (registers itself)

@@ -1,148 +1,168 @@
-"""Label-smoothed cross-entropy of features, never with the scores of all tokens at once.
+"""``--criterion label_smoothed_cross_entropy_chunked``: fairseq's loss in less time and memory.
 
 With scores z over V words and smoothing e, fairseq's loss of a token with reference t is
 
     (1 - e - e') (lse(z) - z_t) + e' (V lse(z) - sum z),    e' = e / (V - 1),
 
-and since the coefficients of lse(z) add up to 1, it is lse(z) - (1 - e - e') z_t - e' sum z. Its
-gradient by the scores is softmax(z) - e' - (1 - e - e') [t]: nothing but the scores of a chunk of
-tokens is needed for either, so both are taken while these are at hand.
+which is lse(z) - (1 - e - e') z_t - e' sum z. Its gradient by z is softmax(z) - e' - (1 - e - e')
+[t]. Loss and gradients need the scores of a chunk of tokens at a time only.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from torch import Tensor, nn
 
-from cape_fairseq.modules.products import add_transposed_product, product
-
-# Fewer tokens at once read and write the gradient of the weight more often; more need more memory.
-CHUNK = 1024
-
-
-class Sums(NamedTuple):
-    """Sums over tokens; ``loss`` alone has a gradient."""
-
-    loss: Tensor
-    nll: Tensor
-    correct: Tensor  # tokens whose reference has the highest score
+NAME = "label_smoothed_cross_entropy_chunked"
+CHUNK = 1024  # fewer tokens read the output matrix more often, more need more memory
 
 
 class ChunkedLoss(torch.autograd.Function):
-    """The loss, and its gradients taken on the way forward."""
+    """Sums over tokens of the loss, its negative log-likelihood and correct predictions.
+
+    Gradients of the loss are computed in the forward pass, where the scores are at hand.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        features: Tensor,
-        weight: Tensor,
-        target: Tensor,
-        smoothing: float,
-        size: int,
-        by_onednn: bool,
-        learns: bool,
+        ctx: Any, features: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         small = smoothing / (weight.shape[0] - 1)
         large = 1.0 - smoothing - small
         exact = torch.promote_types(features.dtype, torch.float32)
-        all_words = weight.sum(0, dtype=exact)  # sum z = x . (sum over words of W)
+        word_sum = weight.sum(0, dtype=exact)  # sum z = x . sum of the rows of W
         sums = features.new_zeros(3, dtype=torch.float64)
-        wanted = learns and any(ctx.needs_input_grad[:2])  # these do not know of no_grad
-        d_features = torch.empty_like(features, dtype=exact) if wanted else None
-        d_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
-        for begin in range(0, len(target), size):
-            part = slice(begin, begin + size)
-            x, t = features[part], target[part]
-            scores = product(x, weight.t(), by_onednn).to(exact)
-            picked = scores.gather(1, t.unsqueeze(1)).squeeze(1)
+        needs_grad = any(ctx.needs_input_grad[:2])
+        d_features = torch.empty_like(features, dtype=exact) if needs_grad else None
+        d_weight = torch.zeros_like(weight, dtype=exact) if needs_grad else None
+        for begin in range(0, len(target), chunk):
+            part = slice(begin, begin + chunk)
+            x, t = features[part], target[part].unsqueeze(1)
+            scores = (x @ weight.t()).to(exact)
+            reference = scores.gather(1, t).squeeze(1)
             top = scores.amax(1)
             exponentials = scores.sub_(top.unsqueeze(1)).exp_()
             total = exponentials.sum(1)
             norm = top + total.log()
-            smooth = x.to(exact) @ all_words
-            sums[0] += (norm - large * picked - small * smooth).sum()
-            sums[1] += (norm - picked).sum()
-            sums[2] += (picked == top).sum()
-            if wanted:
-                slopes = exact_slopes if x.dtype == exact else half_slopes
-                given = weight, t, small * all_words, large
-                d_features[part] = slopes(d_weight, exponentials, total, x, given, by_onednn)
-        if wanted:
-            d_weight -= small * features.sum(0, dtype=exact)  # every token, every word
+            smooth = x.to(exact) @ word_sum
+            sums[0] += (norm - large * reference - small * smooth).sum()
+            sums[1] += (norm - reference).sum()
+            sums[2] += (reference == top).sum()
+            if needs_grad:
+                slope = exponentials.div_(total.unsqueeze(1))
+                # The reference's share goes before rounding: a confident softmax is nearly equal.
+                slope.scatter_add_(1, t, slope.new_full(t.shape, -large))
+                slope = slope.to(x.dtype)
+                d_features[part] = (slope @ weight).to(exact) - small * word_sum
+                d_weight += slope.t() @ x
+        if needs_grad:
+            d_weight -= small * features.sum(0, dtype=exact)
             ctx.save_for_backward(d_features, d_weight)
-        ctx.kinds = features.dtype, weight.dtype
-        loss, nll = (value.to(exact, copy=True) for value in sums[:2])
-        ctx.mark_non_differentiable(nll, correct := sums[2].clone())
+        ctx.dtypes = features.dtype, weight.dtype
+        loss, nll, correct = (value.to(exact) for value in sums)
+        ctx.mark_non_differentiable(nll, correct)
         return loss, nll, correct
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple:
-        """The loss is a sum, so whatever comes after it scales both gradients alike; they are
-        rounded last, so that a scale of the loss saves what half precision would lose."""
+        """Scale both gradients before they are rounded, as loss scaling needs it."""
         scaled = [
-            (slope * upstream).to(kind) if wanted else None
-            for slope, kind, wanted in zip(
-                ctx.saved_tensors, ctx.kinds, ctx.needs_input_grad, strict=False
+            (slope * upstream).to(dtype) if needed else None
+            for slope, dtype, needed in zip(
+                ctx.saved_tensors, ctx.dtypes, ctx.needs_input_grad, strict=False
             )
         ]
-        return *scaled, None, None, None, None, None
-
-
-# Weight [V, C], target [n], what smoothing takes from every token's gradient [C], and ``large``.
-Given = tuple[Tensor, Tensor, Tensor, float]
-
-
-def exact_slopes(
-    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, given: Given, by_onednn: bool
-) -> Tensor:
-    """Gradients of a chunk: by its features, [n, C]; by the weight, [V, C], added to ``d_weight``
-    without what smoothing gives to every word.
-
-    softmax W and softmax^T x come before the division, since they are smaller than the softmax.
-    """
-    weight, target, every, large = given
-    inner = product(exponentials, weight, by_onednn).div_(total.unsqueeze(1))
-    inner -= every + large * weight[target]
-    add_transposed_product(d_weight, exponentials, x / total.unsqueeze(1), by_onednn)
-    d_weight.index_add_(0, target, x, alpha=-large)
-    return inner
-
-
-def half_slopes(
-    d_weight: Tensor, exponentials: Tensor, total: Tensor, x: Tensor, given: Given, _: bool
-) -> Tensor:
-    """:func:`exact_slopes` in half precision: the reference's share is taken off before anything is
-    rounded, because a confident softmax is nearly equal to it."""
-    weight, target, every, large = given
-    slope = exponentials.div_(total.unsqueeze(1))
-    slope[torch.arange(len(target), device=target.device), target] -= large
-    slope = slope.to(x.dtype)
-    d_weight += slope.t() @ x
-    return (slope @ weight).to(total.dtype) - every
+        return *scaled, None, None, None
 
 
 def chunked_loss(
-    features: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    smoothing: float,
-    size: int = CHUNK,
-    by_onednn: bool = False,
-) -> Sums:
-    """Sums of fairseq's label-smoothed loss over tokens.
+    features: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int = CHUNK
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return sums of loss, negative log-likelihood and correct predictions.
 
     Args:
         features: [N, C], without padding.
         weight: of the output projection, [V, C].
-        target: [N].
+        target: int64 [N].
         smoothing: fairseq's ``--label-smoothing``.
-        size: tokens of a chunk.
-        by_onednn: take its products where they fit.
+        chunk: number of tokens whose scores are in memory.
     """
-    # Autocast would round sums of scores, which are far larger than scores.
-    with torch.autocast(features.device.type, enabled=False):
-        learns = torch.is_grad_enabled()
-        found = ChunkedLoss.apply(features, weight, target, smoothing, size, by_onednn, learns)
-        return Sums(*found)
+    with torch.autocast(features.device.type, enabled=False):  # it would round sums of scores
+        return ChunkedLoss.apply(features, weight, target, smoothing, chunk)
+
+
+@dataclass
+class ChunkedConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    loss_chunk: int = field(
+        default=CHUNK, metadata={"help": "number of tokens whose scores are in memory at once"}
+    )
+
+
+@register_criterion(NAME, dataclass=ChunkedConfig)
+class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
+    """fairseq's criterion, from features instead of scores."""
+
+    def __init__(self, task: Any, *args: Any, loss_chunk: int = CHUNK, **kwargs: Any) -> None:
+        super().__init__(task, *args, **kwargs)
+        self.loss_chunk = loss_chunk
+
+    @classmethod
+    def build_criterion(cls, cfg: ChunkedConfig, task: Any) -> "ChunkedCriterion":
+        return cls(
+            task,
+            cfg.sentence_avg,
+            cfg.label_smoothing,
+            cfg.ignore_prefix_size,
+            cfg.report_accuracy,
+            loss_chunk=cfg.loss_chunk,
+        )
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """Return loss, sample size and logging output of a batch.
+
+        Raises:
+            ValueError: the model has no plain output projection, or losses of tokens are needed.
+        """
+        projection = getattr(getattr(model, "decoder", None), "output_projection", None)
+        if not reduce or not isinstance(projection, nn.Linear) or projection.bias is not None:
+            raise ValueError(
+                f"--criterion {NAME} needs a plain output projection and sums over batches; choose "
+                "label_smoothed_cross_entropy"
+            )
+        features, _ = model(**sample["net_input"], features_only=True)
+        weight, target = projection.weight, sample["target"]
+        if getattr(model.decoder, "autocast", "none") == "bf16":
+            features, weight = features.bfloat16(), weight.bfloat16()
+        elif torch.is_autocast_enabled(features.device.type):
+            dtype = torch.get_autocast_dtype(features.device.type)
+            features, weight = features.to(dtype), weight.to(dtype)
+        target = target[:, self.ignore_prefix_size :]
+        real = target.ne(self.padding_idx)
+        features = features[:, self.ignore_prefix_size :][real]
+        loss, nll, correct = chunked_loss(features, weight, target[real], self.eps, self.loss_chunk)
+        sentences = sample["target"].size(0)
+        sample_size = sentences if self.sentence_avg else sample["ntokens"]
+        logs = {
+            "loss": loss.data,
+            "nll_loss": nll.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": sentences,
+            "sample_size": sample_size,
+        }
+        if self.report_accuracy:
+            logs |= {"n_correct": correct, "total": len(features)}
+        return loss, sample_size, logs
+
+
+# A checkpoint stores the class name of its criterion and resumes with no other; this one may
+# replace fairseq's.
+ChunkedCriterion.__name__ = LabelSmoothedCrossEntropyCriterion.__name__

@@ -1,1 +1,1 @@
-"""Text in, text out: reading, tokenizing, segmenting, stacking, corpora. No fairseq."""
+"""Stacks of sentences, the papers' derived data sets, and a synthetic corpus."""

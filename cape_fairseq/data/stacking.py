@@ -1,168 +1,110 @@
-"""Stacking: consecutive sentence pairs joined into long ones (CAPE, section on Figure 8; SHAPE,
-Interpolate).
-
-Pure Python. A sentence is a string; what counts as its tokens is decided by an :data:`Edit`, so
-that the same code stacks words of a text file and token ids of a binarized data set.
-"""
+"""Stacks: consecutive sentences joined into one text (CAPE, Figure 8; SHAPE, Interpolate)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
-from cape_fairseq.data.segmentation import CONTINUES, join_subwords
+import numpy as np
 
-JUNCTIONS = ("comma", "none")
 PAPER_MIN_TOKENS = 300
+JUNCTIONS = ("comma", "none", "separator")
 
 ENTITY = r"&(?:quot|apos|lt|gt|amp|bar|#\d+);"  # Moses' escapes
-# A word that is not known; stops the search for a first letter. In no text and no merge.
-UNKNOWN = "\ue000"
-BEFORE_LETTER = re.compile(rf"(?:{ENTITY}|[^\w&{UNKNOWN}])*")
-CLOSERS = r"""(?:\s|["'”“’‘»«›‹„‚)\]}]|&(?:quot|apos|gt|#93);)*"""
-FINAL_STOP = re.compile(rf"(?<!\.)\.(?={CLOSERS}$)")
-LAST_WORD = re.compile(rf"(?:\S+{CONTINUES})*\S*$")  # with its pieces
-
-# (number of a sentence, lower-case its first letter?, turn its final full stop into a comma?) ->
-# tokens
-Edit = Callable[[int, bool, bool], Sequence[Any]]
-
-
-@lru_cache
-def abbreviations(language: str) -> frozenset[str]:
-    """Words that end in a dot in this language, without it: Moses' non-breaking prefixes."""
-    from sacremoses import (
-        MosesTokenizer,  # takes a quarter of a second, and every training imports this module
-    )
-
-    from cape_fairseq.data.moses import base
-
-    return frozenset(MosesTokenizer(base(language)).NONBREAKING_PREFIXES)
+BEFORE_LETTER = re.compile(rf"(?:{ENTITY}|[^\w&])*")
+CLOSING = r"""(?:\s|["'”“’‘»«)\]}]|&(?:quot|apos|gt|#93);)*"""
+FULL_STOP = re.compile(rf"(?<!\.)(?<!\. )\.(?={CLOSING}$)")  # not of an ellipsis
 
 
 def lower_first(sentence: str) -> str:
-    """Lower-case the first letter, behind opening quotes, brackets and dashes.
-
-    A sentence whose first word starts with a digit stays as it is: no letter is large for being
-    first.
-    """
+    """Lower-case the first letter, behind opening quotes, brackets and dashes."""
     start = BEFORE_LETTER.match(sentence).end()
-    letter = sentence[start : start + 1]
-    lower = letter.lower()
-    if not letter.isalpha() or len(lower) != 1:
-        return sentence
-    return sentence[:start] + lower + sentence[start + 1 :]
+    return sentence[:start] + sentence[start : start + 1].lower() + sentence[start + 1 :]
 
 
-def open_end(sentence: str, language: str = "en") -> str:
-    """Turn a final full stop into a comma, also one before closing quotes and brackets.
-
-    Other marks stay, and so do an ellipsis and the dot of an abbreviation: of a word with a dot
-    inside (U.S., z.B.) or of Moses' list for ``language``, unless the dot is a token of its own.
-    """
-    match = FINAL_STOP.search(sentence)
-    if match is None:
-        return sentence
-    before = sentence[: match.start()]
-    word = join_subwords(LAST_WORD.search(before)[0]).lstrip("\"'(„“«[{")
-    is_abbreviation = word in abbreviations(language) or (
-        "." in word and any(map(str.isalpha, word))
-    )
-    is_ellipsis = before.split()[-1:] == ["."]
-    if is_ellipsis or is_abbreviation:
-        return sentence
-    return before + "," + sentence[match.end() :]
+def open_end(sentence: str) -> str:
+    """Turn a final full stop into a comma, also before closing quotes and brackets."""
+    return FULL_STOP.sub(",", sentence, count=1)
 
 
-def edit_sentence(sentence: str, lower: bool, comma: bool, language: str) -> str:
-    """What a junction on its left (``lower``) and on its right (``comma``) make of a sentence."""
-    if comma:
-        sentence = open_end(sentence, language)
+def edit_sentence(sentence: str, lower: bool, comma: bool) -> str:
+    """Apply CAPE's junction on the left (``lower``) and on the right (``comma``)."""
+    sentence = open_end(sentence) if comma else sentence
     return lower_first(sentence) if lower else sentence
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How pairs become stacks: by ``min_tokens`` of the target, or by a number of ``sentences``; by
-    the papers' tokens where neither is given."""
-
-    min_tokens: int | None = None
-    sentences: int | None = None
-    keep_rest: bool = False  # keep what is left over at the end
-    swap: bool = False  # the first sentence goes to the end (SHAPE, Table 1)
-
-    def __post_init__(self) -> None:
-        """
-        Raises:
-            ValueError: both measures, or one below 1.
-        """
-        if self.min_tokens is None and self.sentences is None:
-            object.__setattr__(self, "min_tokens", PAPER_MIN_TOKENS)
-        given = [number for number in (self.min_tokens, self.sentences) if number is not None]
-        if len(given) > 1:
-            raise ValueError(
-                "give either a number of target tokens or a number of sentences for a stack, not "
-                "both"
-            )
-        if given[0] < 1:
-            raise ValueError(
-                f"a stack cannot have {given[0]} tokens or sentences; give a number above 0"
-            )
-
-
-class Stack(NamedTuple):
-    """A joined pair: which sentences, in the order of the corpus, and the tokens of both sides."""
-
-    sentences: range
-    source: list[Any]
-    target: list[Any]
-
-
-def join(numbers: Sequence[int], edit: Edit, separator: Sequence[Any] = ()) -> list[Any]:
-    """The tokens of sentences, edited at the junctions between them; empty sentences make no
-    junction.
-
-    With a separator they keep their place, so that both sides have as many separators.
-    """
-    if not separator:
-        numbers = [number for number in numbers if len(edit(number, False, False))]
-    tokens: list[Any] = []
-    for place, number in enumerate(numbers):
-        if place:
-            tokens.extend(separator)
-        tokens.extend(edit(number, place > 0, place < len(numbers) - 1))
-    return tokens
-
-
-def stacks(
-    count: int,
-    source: Edit,
-    target: Edit,
-    rules: Rules,
-    separators: tuple[Sequence[Any], Sequence[Any]] = ((), ()),
-    documents: Sequence[Any] | None = None,
-) -> Iterator[Stack]:
-    """Join ``count`` consecutive pairs; with ``documents`` (an id for each pair) never across two
-    of them.
-
-    A rest that is shorter than the rules ask for, at the end of everything or of a document, is
-    left out unless ``rules.keep_rest``.
-    """
+def find_documents(documents: Sequence | None, count: int) -> Iterator[range]:
+    """Yield the consecutive sentences of each document; all are one document by default."""
     start = 0
     for end in range(1, count + 1):
-        numbers = range(start, end)
-        last = end == count or (documents is not None and documents[end] != documents[start])
-        if rules.sentences is not None:
-            complete = len(numbers) == rules.sentences
-        else:
-            complete = len(join(numbers, target, separators[1])) >= rules.min_tokens
-        if complete or (last and rules.keep_rest):
-            order = [*numbers[1:], start] if rules.swap else numbers
-            yield Stack(
-                numbers, join(order, source, separators[0]), join(order, target, separators[1])
-            )
-        if complete or last:
+        if end == count or (documents is not None and documents[end] != documents[start]):
+            yield range(start, end)
             start = end
+
+
+def group_by_tokens(
+    lengths: Sequence[int],
+    min_tokens: int,
+    documents: Sequence | None = None,
+    keep_rest: bool = False,
+) -> list[range]:
+    """Group consecutive sentences until a group has ``min_tokens`` tokens.
+
+    Args:
+        lengths: tokens of each target sentence, without EOS. Separators are not counted, so that
+            groups do not depend on the junction.
+        min_tokens: the minimum of a group.
+        documents: an id for each sentence; groups end where it changes.
+        keep_rest: keep a shorter group at the end of the text or of a document.
+    """
+    groups = []
+    for document in find_documents(documents, len(lengths)):
+        start, total = document.start, 0
+        for number in document:
+            total += lengths[number]
+            if total >= min_tokens or (number + 1 == document.stop and keep_rest):
+                groups.append(range(start, number + 1))
+                start, total = number + 1, 0
+    return groups
+
+
+def group_by_count(
+    count: int, sentences: int, documents: Sequence | None = None, keep_rest: bool = False
+) -> list[range]:
+    """Group ``count`` sentences by a number of sentences."""
+    return group_by_tokens([1] * count, sentences, documents, keep_rest)
+
+
+def sample_groups(
+    lengths: np.ndarray,
+    probability: float,
+    max_tokens: int,
+    key: Iterable[int],
+    documents: Sequence | None = None,
+) -> list[range]:
+    """Sample groups of mixed lengths: single sentences and stacks.
+
+    At each sentence a stack begins with ``probability``. Its limit is sampled from 1 to
+    ``max_tokens``; the sentence is taken in any case, those that follow while they fit.
+
+    Args:
+        lengths: int [pairs], tokens of the longer side of each pair.
+        probability: that a stack begins at a pair.
+        max_tokens: limit of the tokens of a stack.
+        key: seeds the generator.
+        documents: an id for each sentence; stacks end where it changes.
+    """
+    generator = np.random.default_rng(list(key))
+    groups = []
+    for document in find_documents(documents, len(lengths)):
+        start = document.start
+        while start < document.stop:
+            stop = start + 1
+            if generator.random() < probability:
+                room = generator.integers(1, max_tokens, endpoint=True) - lengths[start]
+                while stop < document.stop and lengths[stop] <= room:
+                    room -= lengths[stop]
+                    stop += 1
+            groups.append(range(start, stop))
+            start = stop
+    return groups

@@ -1,1 +1,1 @@
-"""What runs and models did: reading logs and checkpoints, and reports."""
+"""Measures of how translation depends on positions and length."""

@@ -2,162 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from sacrebleu.significance import _bootstrap_resample
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
 from tqdm import tqdm
 
-from cape_fairseq.data.parallel import read_lines
-from cape_fairseq.data.segmentation import CONTINUES, join_subwords
-from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.bins import bin_members, parse_edges
-from cape_fairseq.evaluation.generated import read_generated
-from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.evaluation.scoring import metric, signature, texts
+from cape_fairseq.evaluation.generated import read_translations, remove_bpe
+from cape_fairseq.tools import (
+    UserError,
+    build_parser,
+    format_table,
+    parse_files,
+    save_figure,
+    write_json,
+)
+
+EXAMPLES = """
+  cape-fairseq bleu-by-length sinpos=sinpos.txt cape=cape.txt --plot bleu.png
+  cape-fairseq bleu-by-length floater=floater.txt --edges 0,80,100,120,140,inf
+"""
+SHAPE_EDGES = "0,10,20,30,40,50,60,70,inf"
 
 
-class Bleu(NamedTuple):
-    """A score, the middle 95 % of its bootstrap samples, and the samples."""
+def parse_edges(text: str) -> list[float]:
+    """Parse the edges of bins.
 
-    score: float
-    low: float
-    high: float
-    samples: np.ndarray
-
-
-def bootstrap(
-    hypotheses: Sequence[str], references: Sequence[str], samples: int, language: str | None = None
-) -> Bleu:
-    """BLEU and ``samples`` resamplings of it.
-
-    sacreBLEU resamples, always from the same seed, so that two systems on the same references are
-    sampled alike and their samples can be subtracted (a paired bootstrap).
+    Raises:
+        UserError: they do not rise.
     """
-    scored = metric(language)
-    statistics = scored._extract_corpus_statistics(list(hypotheses), [list(references)])
-    scores = np.array(
-        [score.score for score in _bootstrap_resample(statistics, scored, samples)[1]]
-    )
-    whole = scored.corpus_score(list(hypotheses), [list(references)]).score
-    return Bleu(whole, *np.quantile(scores, [0.025, 0.975]), scores)
+    try:
+        edges = [float(word) for word in text.split(",")]
+    except ValueError:
+        edges = []
+    if len(edges) < 2 or any(a >= b for a, b in itertools.pairwise(edges)):
+        raise UserError(f"edges of bins must be rising numbers such as {SHAPE_EDGES}, not {text}")
+    return edges
 
 
-def difference(system: Bleu, baseline: Bleu) -> Bleu:
-    """What a system gains over a baseline, with the interval of the paired bootstrap."""
-    samples = system.samples - baseline.samples
-    return Bleu(system.score - baseline.score, *np.quantile(samples, [0.025, 0.975]), samples)
+def name_bin(low: float, high: float) -> str:
+    """Return a name such as 10-19 or 70+."""
+    return f"{low:g}+" if math.isinf(high) else f"{low:g}-{high - 1:g}"
+
+
+def compute_length_ratio(texts: list[str], references: list[str]) -> float:
+    """Return the words of translations / words of references."""
+    words = [sum(len(line.split()) for line in side) for side in (texts, references)]
+    return words[0] / max(words[1], 1)
+
+
+def count_kept_sentences(texts: list[str], references: list[str]) -> float:
+    """Return the share of the references' sentence ends that translations have, text by text."""
+    ends = (".", "!", "?")
+
+    def count(line: str) -> int:
+        return sum(word.endswith(ends) for word in line.split())
+
+    pairs = [(count(text), count(line)) for text, line in zip(texts, references, strict=True)]
+    return sum(min(pair) for pair in pairs) / max(sum(b for _, b in pairs), 1)
 
 
 def measure(
-    files: dict[str, Path],
-    edges: Sequence[str] = ("shape",),
-    unit: str = "tokens",
-    reference: Path | None = None,
-    language: str | None = None,
-    samples: int = 1000,
+    files: dict[str, list[Path]], edges: Sequence[float], words: bool = False, samples: int = 1000
 ) -> dict[str, Any]:
-    """BLEU of systems by source length, and what they gain over the first.
+    """Measure BLEU, length ratio and sentences kept by source length.
 
     Args:
-        files: outputs of fairseq-generate, by system.
-        edges: of the bins, as :func:`parse_edges` takes them.
-        unit: of lengths, ``tokens`` as fairseq-generate printed them, or ``words``.
-        reference: detokenized references; None takes those in the outputs.
-        language: undo Moses' tokenization by its rules, and score as it is scored.
-        samples: of the bootstrap.
+        files: by system, one output of fairseq-generate; the first system is the baseline.
+        edges: of the bins of source lengths.
+        words: count words, and not tokens as fairseq-generate printed them.
+        samples: of sacreBLEU's paired bootstrap.
 
     Raises:
-        UserError: a file is no such output, or systems have different references.
-        UsageError: the edges are no edges.
+        UserError: two systems have different references.
     """
-    limits = parse_edges(edges)
-    lengths, hypotheses, references, unit = read(files, unit, reference, language)
-    bins = {name: members for name, members in bin_members(lengths, limits).items() if members}
-    bins["all"] = list(range(len(lengths)))
-    scores: dict[str, dict[str, Bleu]] = {name: {} for name in hypotheses}
-    for name, members in tqdm(bins.items(), desc="bootstrap", delay=2):
-        for system, lines in hypotheses.items():
-            pairs = [lines[i] for i in members], [references[i] for i in members]
-            scores[system][name] = bootstrap(*pairs, samples, language)
-    baseline, *others = scores
-    gains = {
-        f"{name} - {baseline}": {b: difference(scores[name][b], scores[baseline][b]) for b in bins}
-        for name in others
-    }
-    return {
-        "signature": signature(language),
-        "unit": unit,
-        "sentences": {name: len(members) for name, members in bins.items()},
-        "systems": rounded(scores),
-        "differences": rounded(gains),
-    }
-
-
-def read(
-    files: dict[str, Path], unit: str, reference: Path | None, language: str | None
-) -> tuple[list[int], dict[str, list[str]], list[str], str]:
-    """Source lengths, translations of each system, references, and the unit of the lengths."""
-    runs = {name: read_generated(path) for name, path in files.items()}
-    first = next(iter(runs.values()))
-    given = list(read_lines(reference)) if reference else None
-    hypotheses, references = {}, None
-    for name, sentences in runs.items():
-        hypotheses[name], own = texts(sentences, language, name, given)
-        if references is not None and own != references:
-            raise UserError(
-                f"{name} has other references than {next(iter(runs))}; compare systems on one test "
-                "set"
-            )
+    texts: dict[str, list[str]] = {}
+    references: list[str] = []
+    for name, paths in files.items():
+        sentences, texts[name], own = read_translations(paths[0])
+        if references and own != references:
+            raise UserError(f"{name} has other references than {next(iter(files))}")
         references = own
-    sources = [join_subwords(s.source) if unit == "words" else s.source for s in first]
-    unit = "subwords" if any(CONTINUES in source for source in sources) else "words"
-    return [len(source.split()) for source in sources], hypotheses, references, unit
-
-
-def rounded(scores: dict[str, dict[str, Bleu]]) -> dict[str, dict[str, dict[str, float]]]:
-    fields = ("score", "low", "high")
+    sources = [remove_bpe(s.source) if words else s.source for s in sentences]
+    lengths = [len(source.split()) for source in sources]
+    bins = {
+        name_bin(low, high): [i for i, n in enumerate(lengths) if low <= n < high]
+        for low, high in itertools.pairwise(edges)
+    }
+    bins["all"] = list(range(len(lengths)))
+    systems: dict[str, Any] = {name: {} for name in files}
+    for bin_name, members in tqdm(bins.items(), desc="bootstrap", delay=2):
+        if not members:
+            continue
+        chosen = [(name, [lines[i] for i in members]) for name, lines in texts.items()]
+        reference = [references[i] for i in members]
+        test = PairedTest(chosen, {"BLEU": BLEU(force=True)}, [reference], "bs", samples)
+        signatures, scores = test()
+        for (name, lines), found in zip(chosen, scores["BLEU"], strict=True):
+            systems[name][bin_name] = {
+                "sentences": len(members),
+                "bleu": round(found.score, 2),
+                "interval": round(found.ci, 2),
+                "p_value": found.p_value,
+                "length_ratio": round(compute_length_ratio(lines, reference), 3),
+                "sentences_kept": round(count_kept_sentences(lines, reference), 3),
+            }
     return {
-        name: {b: {f: round(float(getattr(v, f)), 2) for f in fields} for b, v in values.items()}
-        for name, values in scores.items()
+        "signature": str(signatures["BLEU"]),
+        "unit": "words" if words else "tokens",
+        "systems": systems,
     }
 
 
-def rows(result: dict[str, Any]) -> Rows:
-    systems, gains = result["systems"], result["differences"]
-    lines = [
+def format_result(result: dict[str, Any]) -> str:
+    """Format the scores of each bin and system."""
+    rows = [
         [
             name,
-            str(count),
-            *(f"{values[name]['score']:.2f}" for values in systems.values()),
-            *("{score:+.2f} [{low:+.2f}, {high:+.2f}]".format(**v[name]) for v in gains.values()),
+            bin_name,
+            found["sentences"],
+            f"{found['bleu']:.2f} ± {found['interval']:.2f}",
+            "" if found["p_value"] is None else f"{found['p_value']:.3f}",
+            f"{found['length_ratio']:.3f}",
+            f"{found['sentences_kept']:.3f}",
         ]
-        for name, count in result["sentences"].items()
+        for name, bins in result["systems"].items()
+        for bin_name, found in bins.items()
     ]
-    head = [f"source {result['unit']}", "sentences", *systems, *gains]
-    return Rows(head, lines, [f"sacreBLEU signature: {result['signature']}"])
-
-
-TSV_HEAD = ["name", "bin", "sentences", "bleu", "low", "high"]
-
-
-def tsv(result: dict[str, Any]) -> Iterable[list[Any]]:
-    """Every score and difference, a line a bin."""
-    for name, values in {**result["systems"], **result["differences"]}.items():
-        for b, v in values.items():
-            numbers = (f"{v[field]:.2f}" for field in ("score", "low", "high"))
-            yield [name, b, result["sentences"][b], *numbers]
+    unit = f"source {result['unit']}"
+    head = ["system", unit, "sentences", "BLEU (95 %)", "p", "length ratio",
+            "sentences kept"]  # fmt: skip
+    return f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}"
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """The differences, or the scores of a single system."""
-    from cape_fairseq.evaluation.plots import score_bars
+    """Plot BLEU over the bins with intervals."""
+    from matplotlib.figure import Figure
 
-    drawn = {
-        name: [(v["score"], (v["high"] - v["low"]) / 2) for v in values.values()]
-        for name, values in (result["differences"] or result["systems"]).items()
-    }
-    label = "difference in BLEU" if result["differences"] else "BLEU"
-    score_bars(list(result["sentences"]), drawn, path, label)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for name, bins in result["systems"].items():
+        shown = {key: found for key, found in bins.items() if key != "all"}
+        scores, errors = ([f[key] for f in shown.values()] for key in ("bleu", "interval"))
+        axes.errorbar(list(shown), scores, errors, label=name, marker="o", capsize=3)
+    axes.set(xlabel=f"source length ({result['unit']})", ylabel="BLEU")
+    axes.legend()
+    save_figure(figure, path)
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("bleu-by-length", "Measure BLEU by source length.", EXAMPLES)
+    parser.add_argument(
+        "files", nargs="+", metavar="NAME=FILE", help="output of fairseq-generate of each system"
+    )
+    parser.add_argument(
+        "--edges", default=SHAPE_EDGES, help=f"edges of the bins (default: {SHAPE_EDGES})"
+    )
+    parser.add_argument("--words", action="store_true", help="lengths in words, not tokens")
+    parser.add_argument(
+        "--samples", type=int, default=1000, help="samples of the bootstrap (default: 1000)"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="figure of the scores")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all scores as JSON")
+    args = parser.parse_args(argv)
+    result = measure(parse_files(args.files), parse_edges(args.edges), args.words, args.samples)
+    print(format_result(result))
+    if args.plot:
+        plot(result, args.plot)
+    write_json(args.json, result)

@@ -1,4 +1,5 @@
-"""How much the states of a model change when all positions are shifted (SHAPE, Eq. 3, Figure 2)."""
+"""Shift invariance: similarity of hidden states (SHAPE, Eq. 3, Figure 2), and BLEU after swapping
+sentences (SHAPE, Table 1)."""
 
 from __future__ import annotations
 
@@ -6,173 +7,163 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from sacrebleu.metrics import BLEU
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from cape_fairseq.encodings import ENCODINGS
-from cape_fairseq.errors import UserError
-from cape_fairseq.evaluation.rows import Rows
-from cape_fairseq.models.loading import batches, load
-from cape_fairseq.models.positional_transformer import PositionalTransformer
-from cape_fairseq.positions import SHAPE, Draw
+from cape_fairseq.evaluation.generated import read_translations
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.positions.base import PositionEncoding
+from cape_fairseq.positions.sinusoidal import Sinusoidal
+from cape_fairseq.tools import UserError, build_parser, format_table, parse_files, write_json
+
+EXAMPLES = """
+  cape-fairseq shift-invariance sinpos=sinpos.pt shape=shape.pt --data data-bin
+  cape-fairseq shift-invariance --swapped shape=original.txt,swapped.txt
+"""
 
 
-def load_shiftable(path: Path, data: Path) -> tuple[PositionalTransformer, Any]:
-    """A model that follows a draw of shifts, and its task.
+class Shifted(PositionEncoding):
+    """An encoding whose positions are moved by ``shift``."""
 
-    Raises:
-        UserError: it cannot be loaded, or has no absolute positions that could be shifted.
-    """
-    model, task = load(path, data)
-    encoding = model.cfg.position_encoding
-    if not ENCODINGS[encoding].absolute:
-        raise UserError(f"{path}: {encoding} has no absolute positions to shift")
-    for side in (model.encoder, model.decoder):
-        if not side.positions.augmentation.is_random:  # it would ignore a draw
-            side.positions.augmentation = SHAPE(0)
-    return model, task
+    shift = 0.0
+
+    def augment(self, positions: Tensor, *args: Any) -> Tensor:
+        return super().augment(positions, *args) + self.shift
 
 
-def check_reach(
-    model: PositionalTransformer, lengths: tuple[int, int], offsets: Sequence[int], path: Path
-) -> None:
-    """Check that the longest source and target can be shifted.
+def make_shiftable(side: nn.Module, path: Path) -> None:
+    """Let the positions of an encoder or decoder be shifted.
 
     Raises:
-        UserError: an offset goes past the end of a learned table.
+        UserError: its encoding has no absolute, real-valued positions.
     """
-    for side, length in zip((model.encoder, model.decoder), lengths, strict=True):
-        most = side.positions.longest(shifted=False) - side.positions.extra
-        if length + max(offsets) > most:
-            raise UserError(
-                f"{path}: learned positions end at {most}, but the longest "
-                f"sentence has {length} tokens and is shifted by {max(offsets)}; give smaller "
-                "--offsets or fewer --sentences"
-            )
-
-
-def similarity_sums(states: Sequence[Tensor], real: Tensor) -> Tensor:
-    """Cosine similarities between offsets, summed over real tokens.
-
-    Args:
-        states: for each of N offsets, [L, B, T, C]: the states of L layers.
-        real: bool [B, T], True at tokens that count.
-
-    Returns:
-        float64 [L, N, N]; divide by the number of real tokens for the mean (Eq. 3).
-    """
-    # L x N x tokens x C
-    units = torch.stack([F.normalize(state[:, real].double(), dim=-1) for state in states], dim=1)
-    return torch.einsum("lmtc,lntc->lmn", units, units)
+    encoding = getattr(side, "positions", None)
+    if not isinstance(encoding, Sinusoidal):
+        raise UserError(f"{path} has no sinusoidal positions to shift; train with this plugin")
+    cls = type(encoding)
+    encoding.__class__ = type(f"Shifted{cls.__name__}", (Shifted, cls), {})
 
 
 @torch.no_grad()
-def states(
-    model: PositionalTransformer, net_input: dict[str, Tensor], offset: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run a batch with all positions of both sides ``offset`` higher.
+def compute_states(
+    model: nn.Module, net_input: dict[str, Tensor], offset: float
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Run a batch with all positions ``offset`` higher.
 
     Returns:
-        states of the encoder [L + 1, B, S, C] and of the decoder [L + 1, B, T, C], the inputs of
-        the first layer first, the last ones after the normalization that ends a stack of
-        pre-normalized layers, and bool [B, S], True at real source tokens.
+        for encoder and decoder the states of the last layer [B, T, C] and a mask bool [B, T], True
+        at real tokens.
     """
-    shift = torch.full((len(net_input["src_tokens"]), 1), float(offset))
-    encoded = model.encoder(net_input["src_tokens"], return_all_hiddens=True, draw=Draw(shift))
-    _, extra = model.decoder(net_input["prev_output_tokens"], encoder_out=encoded, draw=Draw(shift))
-    layers = (model.encoder, encoded["encoder_states"]), (model.decoder, extra["inner_states"])
-    sides = (torch.stack(finished(side, states)).transpose(1, 2) for side, states in layers)
-    return (*sides, ~encoded["encoder_padding_mask"][0])
+    for side in (model.encoder, model.decoder):
+        side.positions.__class__.shift = offset
+    encoder_out = model.encoder(net_input["src_tokens"])
+    target = net_input["prev_output_tokens"]
+    features, _ = model.decoder(target, encoder_out=encoder_out, features_only=True)
+    source_mask = ~encoder_out["encoder_padding_mask"][0]
+    return {
+        "encoder": (encoder_out["encoder_out"][0].transpose(0, 1), source_mask),
+        "decoder": (features, target.ne(model.decoder.padding_idx)),
+    }
 
 
-def finished(side: nn.Module, states: Sequence[Tensor]) -> list[Tensor]:
-    """States of the layers of an encoder or decoder, the last one as others see it."""
-    *inner, last = states
-    return [*inner, last if side.layer_norm is None else side.layer_norm(last)]
-
-
-def similarities(
-    model: PositionalTransformer,
-    samples: Iterable[dict[str, Tensor]],
-    offsets: Sequence[int],
-    path: Path,
+def compute_similarities(
+    model: nn.Module, batches: Iterable[dict[str, Tensor]], offsets: Sequence[float]
 ) -> dict[str, Tensor]:
-    """Mean cosine similarity of states between offsets, for each layer: side -> float64
-    [L + 1, N, N]."""
-    sums: dict[str, Tensor | float] = {"encoder": 0.0, "decoder": 0.0}
-    tokens = {"encoder": 0, "decoder": 0}
-    for net_input in samples:
-        target = net_input["prev_output_tokens"]
-        lengths = net_input["src_tokens"].size(1), target.size(1)
-        check_reach(model, lengths, offsets, path)
-        runs = [states(model, net_input, offset) for offset in offsets]
-        real = {"encoder": runs[0][2], "decoder": target.ne(model.decoder.padding_idx)}
-        for number, side in enumerate(sums):
-            found = similarity_sums([run[number] for run in runs], real[side])
-            sums[side] = sums[side] + found
-            tokens[side] += int(real[side].sum())
+    """Return the mean cosine similarity of states between offsets, float64 [N, N], by side."""
+    sums = {
+        side: torch.zeros(len(offsets), len(offsets)).double() for side in ("encoder", "decoder")
+    }
+    tokens = dict.fromkeys(sums, 0)
+    for net_input in batches:
+        runs = [compute_states(model, net_input, offset) for offset in offsets]
+        for side in sums:
+            real = runs[0][side][1]
+            units = torch.stack([F.normalize(run[side][0][real].double(), dim=-1) for run in runs])
+            sums[side] += torch.einsum("mtc,ntc->mn", units, units)
+            tokens[side] += int(real.sum())
     return {side: total / tokens[side] for side, total in sums.items()}
 
 
-def measure(
-    files: dict[str, Path],
-    data: Path,
-    subset: str = "valid",
-    sentences: int = 100,
-    offsets: Sequence[int] = (0, 100, 250, 500),
-    skip_others: bool = False,
-) -> dict[str, Any]:
-    """Similarities of the states of checkpoints between offsets.
+def load_batches(task: Any, subset: str, count: int, size: int = 16) -> list[dict[str, Tensor]]:
+    """Return the first ``count`` sentence pairs of a split in batches."""
+    task.load_dataset(subset)
+    dataset = task.dataset(subset)
+    count = min(count, len(dataset))
+    chunks = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    return [dataset.collater([dataset[i] for i in chunk])["net_input"] for chunk in chunks]
 
-    Args:
-        files: checkpoints, by model.
-        data: binarized data of all of them.
-        subset: split to take the first ``sentences`` from.
-        offsets: how far positions of both sides are shifted.
-        skip_others: leave out models that cannot be shifted, with the reason.
+
+def measure(
+    files: dict[str, list[Path]], data: Path, subset: str, sentences: int, offsets: Sequence[float]
+) -> dict[str, Any]:
+    """Measure the similarity of the last layers' states between offsets, by system and side."""
+    systems = {}
+    for name, (path, *_) in files.items():
+        model, task = load_model(path, data)
+        for side in (model.encoder, model.decoder):
+            make_shiftable(side, path)
+        batches = tqdm(load_batches(task, subset, sentences), desc=name, delay=2)
+        found = compute_similarities(model, batches, offsets)
+        systems[name] = {side: values.tolist() for side, values in found.items()}
+    return {"offsets": list(offsets), "systems": systems}
+
+
+def measure_swapped(files: dict[str, list[Path]]) -> dict[str, Any]:
+    """Measure BLEU of stacks in their order, and with the first sentence at the end.
 
     Raises:
-        UserError: a file is no checkpoint, or cannot be shifted.
+        UserError: a system has not exactly two outputs.
     """
-    found, left_out = {}, {}
-    for name, path in files.items():
-        try:
-            model, task = load_shiftable(path, data)
-            samples = batches(task, subset, sentences)
-            samples = tqdm(samples, desc=name, unit=" batches", delay=2)
-            sides = similarities(model, samples, offsets, path)
-            found[name] = {side: values.tolist() for side, values in sides.items()}
-        except UserError as error:
-            if not skip_others:
-                raise
-            left_out[name] = str(error)
-    return {"offsets": list(offsets), "models": found, "left_out": left_out}
+    systems = {}
+    metric = BLEU(force=True)
+    for name, paths in files.items():
+        if len(paths) != 2:
+            raise UserError(f"{name} needs two outputs, NAME=ORIGINAL,SWAPPED")
+        pairs = [read_translations(path)[1:] for path in paths]
+        scores = [metric.corpus_score(texts, [references]).score for texts, references in pairs]
+        systems[name] = dict(zip(("original", "swapped"), scores, strict=True))
+    return {"signature": str(metric.get_signature()), "systems": systems}
 
 
-def rows(result: dict[str, Any]) -> Rows:
-    """Similarity of the last layers to the first offset."""
-    first, *others = map(str, result["offsets"])
-    lines = [
-        [f"{name}, {side}", *(f"{value:.4f}" for value in layers[-1][0][1:])]
-        for name, sides in result["models"].items()
-        for side, layers in sides.items()
-    ]
-    notes = [f"Left out: {reason}." for reason in result["left_out"].values()]
-    return Rows([f"last layer, offset {first} and", *others], lines, notes)
-
-
-def plot(result: dict[str, Any], path: Path) -> None:
-    """The last layers; nothing where all models were left out."""
-    from cape_fairseq.evaluation.plots import heat_maps
-
-    maps = {
-        f"{name}, {side}": np.array(layers[-1])
-        for name, sides in result["models"].items()
-        for side, layers in sides.items()
-    }
-    if maps:
-        ticks = [str(offset) for offset in result["offsets"]]
-        heat_maps(maps, path, ("offset", "offset"), [(ticks, ticks)] * len(maps), (0, 1))
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("shift-invariance", "Measure how shifts change a model.", EXAMPLES)
+    parser.add_argument(
+        "files", nargs="+", metavar="NAME=FILE",
+        help="checkpoint of each system, or with --swapped two outputs of fairseq-generate",
+    )  # fmt: skip
+    parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
+    parser.add_argument("--subset", default="valid", help="split (default: valid)")
+    parser.add_argument("--sentences", type=int, default=100, help="sentences (default: 100)")
+    parser.add_argument(
+        "--offsets",
+        default="0,100,250,500",
+        help="shifts of all positions (default: 0,100,250,500)",
+    )
+    parser.add_argument(
+        "--swapped", action="store_true", help="compare BLEU of stacks and swapped stacks"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="results as JSON")
+    args = parser.parse_args(argv)
+    files = parse_files(args.files)
+    if args.swapped:
+        result = measure_swapped(files)
+        rows = [
+            [name, *(f"{s[key]:.2f}" for key in ("original", "swapped"))]
+            for name, s in result["systems"].items()
+        ]
+        print(format_table(["system", "BLEU, original", "BLEU, swapped"], rows))
+    else:
+        offsets = [float(offset) for offset in args.offsets.split(",")]
+        result = measure(files, args.data, args.subset, args.sentences, offsets)
+        rows = [
+            [name, side, *(f"{value:.4f}" for value in matrix[0][1:])]
+            for name, sides in result["systems"].items()
+            for side, matrix in sides.items()
+        ]
+        first, *others = args.offsets.split(",")
+        print(format_table(["system", "side", *(f"{first} and {o}" for o in others)], rows))
+    write_json(args.json, result)

@@ -1,4 +1,4 @@
-"""The decoder: target prefix and encoder states -> next-token scores, with our positions."""
+"""The decoder: fairseq's, with the hooks of a position encoding."""
 
 from __future__ import annotations
 
@@ -7,167 +7,156 @@ from typing import Any
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.encodings import Stack
-from cape_fairseq.encodings.build import build_positions
-from cape_fairseq.models.encoder import COPIES, POSITIONS, REFERENCE, wrap_layer
+from cape_fairseq.models.encoder import (
+    SOURCE_POSITIONS,
+    SOURCE_SUMMARY,
+    drop_bos,
+    mask_source,
+)
+from cape_fairseq.models.side import SideMixin, select_layer
 from cape_fairseq.modules.attention import IncrementalState
-from cape_fairseq.modules.layer_drop import take_part
 from cape_fairseq.modules.layers import DecoderLayer
-from cape_fairseq.modules.precision import mixed
-from cape_fairseq.positions import Draw
-from cape_fairseq.positions.batch import BatchPositions, Source
+from cape_fairseq.modules.precision import autocast
+from cape_fairseq.positions import Side
+from cape_fairseq.positions.base import Noise, number_tokens
+
+EncoderOut = dict[str, list[Tensor]]
 
 
-class PositionalDecoder(TransformerDecoderBase):
-    """fairseq's Transformer decoder with the positions of :class:`StackPositions`."""
-
-    blocks_built = 0  # layers are numbered from 1 as fairseq asks for them
-    may_shift = True  # until the model is for translation only
+class PositionalDecoder(SideMixin, TransformerDecoderBase):
+    """Transformer decoder."""
 
     def __init__(
-        self, cfg, dictionary, embed_tokens: nn.Embedding, no_encoder_attn: bool = False
+        self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, no_encoder_attn: bool = False
     ) -> None:
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
-        # What --retain-dropout-modules calls it.
-        self.dropout_module.module_name = "TransformerDecoder"
-        self.align_in_training = False  # set where the task's criterion learns from alignments
-        stack = Stack(
-            "decoder",
-            cfg.decoder.layers,
-            self.embed_dim,
-            cfg.decoder.attention_heads,
-            cfg.max_target_positions,
-            self.padding_idx,
-        )
-        bos = dictionary.bos() if cfg.source_bos == "on" else None
-        self.positions = build_positions(cfg, stack, bos)
-        self.autocast = cfg.autocast
-        for name, module in self.positions.modules.items():
-            setattr(self, name, module)
+        self.has_source_bos = cfg.source_bos == "on"
+        self.align_in_training = False  # set if the criterion learns from alignments
+        heads, limit = cfg.decoder.attention_heads, cfg.max_target_positions
+        side = Side("decoder", cfg.decoder.layers, self.embed_dim, heads, limit, self.padding_idx)
+        self.build_positions(cfg, side)
 
-    def build_decoder_layer(self, cfg, no_encoder_attn: bool = False) -> nn.Module:
-        self.blocks_built += 1
-        return wrap_layer(DecoderLayer(cfg, self.blocks_built, no_encoder_attn), cfg)
+    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
+        return self.wrap_layer(DecoderLayer(cfg, no_encoder_attn), cfg)
 
-    @mixed
+    @autocast
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]] | None = None,
+        encoder_out: EncoderOut | None = None,
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
         full_context_alignment: bool = False,
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
-        src_lengths: Any | None = None,
-        return_all_hiddens: bool = False,
-        draw: Draw | None = None,
+        noise: Noise | None = None,
+        **_: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Score the next token at every position of the prefix, or at its end in incremental
+        """Score the next token at every position of the prefix, or at its end in step-by-step
         decoding.
 
-        The arguments are fairseq's, and ``draw``: augmentation of the target positions.
+        The arguments are fairseq's, and ``noise`` of the target positions (None in evaluation).
 
         Returns:
-            scores [B, T, vocabulary] (features [B, T, C] with ``features_only``) and a dictionary:
-            ``attn``, the cross-attention of ``alignment_layer`` [B, T, S] over the source tokens
-            that the caller gave, and ``inner_states``, the input of every layer and the last
-            output.
-
-        Raises:
-            ValueError: the prefix is longer than a learned position table.
+            scores [B, T, vocabulary], or features [B, T, C] with ``features_only``, and a
+            dictionary: ``attn`` has the cross-attention weights of ``alignment_layer`` over the
+            caller's source tokens [B, T, S], ``inner_states`` the input of every layer and the
+            last output.
         """
-        x, extra = self.extract_features(
-            prev_output_tokens,
-            encoder_out,
-            incremental_state,
-            full_context_alignment,
-            alignment_layer,
-            alignment_heads,
-            draw,
+        new = slice(None) if incremental_state is None else slice(-1, None)
+        attention, biases, embeddings = self.prepare_positions(
+            prev_output_tokens, encoder_out, incremental_state, not full_context_alignment, noise
         )
-        return (x if features_only else self.output_layer(x)), extra
-
-    def extract_features(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]] | None = None,
-        incremental_state: IncrementalState | None = None,
-        full_context_alignment: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
-        draw: Draw | None = None,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """:meth:`forward` without the output projection."""
-        states, source = source_of(encoder_out)
-        batch = self.positions.begin(
-            prev_output_tokens,
-            draw,
-            source,
-            causal=not full_context_alignment,
-            last_only=incremental_state is not None,
-            cross_keys=not incremental_state,
-        )
-        x = self.embed_prefix(batch).transpose(0, 1)  # B x T x C -> T x B x C
-        # Weights cost time, and in training only a criterion on alignments wants them.
-        wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        weigh = alignment_layer is not None or self.align_in_training or not self.training
-        source_mask, weights = batch.source_mask(), None
+        states = get_entry(encoder_out, "encoder_out")
+        # Weights cost time, and in training only a criterion on alignments needs them.
+        weighted_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
+        needs_weights = alignment_layer is not None or self.align_in_training or not self.training
+        weights = None
+        x = self.embed(prev_output_tokens[:, new], embeddings)
         inner_states: list[Tensor | None] = [x]
-        ran = []
-        for index, layer in enumerate(self.layers):
-            x = batch.enter(x, layer.block) if layer.block > 1 else x
+        for layer in self.layers:
+            x = self.add_embedding(x, embeddings, layer.number) if layer.number > 0 else x
             x, layer_weights, _ = layer(
                 x,
                 states,
-                source_mask,
-                incremental_state,
-                need_attn=weigh and index == wanted,
-                **batch.attention(layer.block),
+                incremental_state=incremental_state,
+                need_attn=needs_weights and layer.number == weighted_layer,
+                **select_layer(biases, layer.number),
+                **attention,
             )
-            ran.append(layer)
             inner_states.append(x)
-            weights = layer_weights if index == wanted else weights
-        x = take_part(x, self, ran, states)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
+            weights = layer_weights if layer.number == weighted_layer else weights
+        x = x if self.layer_norm is None else self.layer_norm(x)
         x = x.transpose(0, 1)
-        if self.project_out_dim is not None:
-            x = self.project_out_dim(x)
-        if weights is not None:  # over heads, and over the tokens that the caller gave
-            weights = weights[:alignment_heads].mean(dim=0)
-            weights = self.positions.bos.drop(weights, source.padding_mask).type_as(x)
+        x = x if self.project_out_dim is None else self.project_out_dim(x)
+        if weights is not None:
+            weights = weights[:, :alignment_heads].mean(dim=1).type_as(x)
+            if self.has_source_bos:
+                weights = drop_bos(weights, get_entry(encoder_out, "encoder_padding_mask"))
+        x = x if features_only else self.output_layer(x)
         return x, {"attn": [weights], "inner_states": inner_states}
 
-    def embed_prefix(self, batch: BatchPositions) -> Tensor:
-        """Input of the first layer, [B, T, C]."""
-        x = self.embed_scale * self.embed_tokens(batch.tokens[:, batch.new])
-        if self.quant_noise is not None:
-            x = self.quant_noise(x)
-        if self.project_in_dim is not None:
-            x = self.project_in_dim(x)
-        x = batch.enter(x.transpose(0, 1), 1).transpose(0, 1)
-        if self.layernorm_embedding is not None:
-            x = self.layernorm_embedding(x)
+    def extract_features(self, *args: Any, **kwargs: Any) -> Any:
+        """Run :meth:`forward` without the output projection."""
+        return self(*args, features_only=True, **kwargs)
+
+    def prepare_positions(
+        self,
+        tokens: Tensor,
+        encoder_out: EncoderOut | None,
+        incremental_state: IncrementalState | None,
+        causal: bool,
+        noise: Noise | None,
+    ) -> tuple[dict[str, Any], list[dict[str, Tensor]], list[Tensor]]:
+        """Return the arguments of attention in all layers, attention biases and embeddings."""
+        last_only = incremental_state is not None
+        new = slice(-1, None) if last_only else slice(None)
+        padding_mask = tokens.eq(self.padding_idx)
+        source_mask = get_entry(encoder_out, "encoder_padding_mask")
+        summary = get_entry(encoder_out, SOURCE_SUMMARY)
+        numbers = number_tokens(padding_mask)
+        positions = self.positions.augment(numbers, padding_mask, noise, summary)
+        # Padding on the right is later than every real token, and so hidden already.
+        hidden = None if causal and numbers.size(0) == 1 else padding_mask
+        attention = self.prepare_attention(positions, noise, summary, hidden, causal, last_only)
+        has_keys = bool(incremental_state)  # of cross-attention, rotated and with their biases
+        attention |= self.prepare_cross_attention(positions[:, new], encoder_out, has_keys)
+        needs_source = source_mask is not None and not has_keys
+        source_numbers = number_tokens(source_mask) if needs_source else None
+        biases = self.positions.attention_biases(numbers[:, new], source_numbers)
+        if self.training and source_mask is not None:
+            self.positions.count_lengths(padding_mask, source_mask)
+        return {"causal": causal, **attention}, biases, self.positions.embed(positions[:, new])
+
+    def prepare_cross_attention(
+        self, positions: Tensor, encoder_out: EncoderOut | None, has_keys: bool
+    ) -> dict[str, Tensor | None]:
+        """Compute mask and rotations of cross-attention, which are equal in all layers."""
+        source_mask = get_entry(encoder_out, "encoder_padding_mask")
+        if source_mask is None:
+            return {}
+        arguments = {"cross_mask": mask_source(source_mask)}
+        if self.positions.rotates_cross_attention:
+            source = get_entry(encoder_out, SOURCE_POSITIONS)
+            arguments["cross_rotation"] = self.positions.rotation(positions)
+            arguments["cross_key_rotation"] = None if has_keys else self.positions.rotation(source)
+        return arguments
+
+    def embed(self, tokens: Tensor, embeddings: list[Tensor]) -> Tensor:
+        """Compute the input of the first layer: int64 [B, T] -> [T, B, C]."""
+        x = self.embed_scale * self.embed_tokens(tokens)
+        x = x if self.quant_noise is None else self.quant_noise(x)
+        x = x if self.project_in_dim is None else self.project_in_dim(x)
+        x = self.add_embedding(x.transpose(0, 1), embeddings, 0)
+        x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def make_generation_fast_(self, **kwargs) -> None:
-        """fairseq's word that there will be no more training, so no more shifts."""
-        self.may_shift = False
-
     def max_positions(self) -> int:
-        """The number of target tokens."""
-        return self.positions.longest(self.may_shift)
+        """Return the number of target tokens."""
+        return self.length_limit
 
 
-def source_of(encoder_out: dict[str, list[Tensor]] | None) -> tuple[Tensor | None, Source | None]:
-    """The encoder's states [S, B, C] of each sentence once, and what positions need to know, where
-    there are any."""
-    encoder_out = encoder_out or {}
-    names = ("encoder_out", "encoder_padding_mask", REFERENCE, COPIES, POSITIONS)
-    parts = (encoder_out.get(name) for name in names)
-    states, mask, reference, copies, positions = (part[0] if part else None for part in parts)
-    if mask is None:
-        return states, None
-    source = Source(mask, reference, 1 if copies is None else int(copies), positions)
-    return None if states is None else states[:, :: source.copies], source
+def get_entry(encoder_out: EncoderOut | None, name: str) -> Tensor | None:
+    """Return an entry of the encoder's output, or None."""
+    entries = (encoder_out or {}).get(name)
+    return entries[0] if entries else None

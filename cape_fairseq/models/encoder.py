@@ -1,93 +1,63 @@
-"""The encoder: source tokens -> states, with this project's positions."""
+"""The encoder: fairseq's, with the hooks of a position encoding."""
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 import torch
-from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerEncoderBase
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from cape_fairseq.encodings import Stack
-from cape_fairseq.encodings.build import build_positions
-from cape_fairseq.modules.layer_drop import take_part
+from cape_fairseq.models.side import SideMixin, select_layer
 from cape_fairseq.modules.layers import EncoderLayer
-from cape_fairseq.modules.precision import mixed, with_ambient
-from cape_fairseq.positions import Draw
-from cape_fairseq.positions.batch import BatchPositions
-from cape_fairseq.positions.stack import UNLIMITED
+from cape_fairseq.modules.precision import autocast
+from cape_fairseq.positions import Side
+from cape_fairseq.positions.attention import build_mask, has_padding
+from cape_fairseq.positions.base import Noise, number_tokens
 
-ROWS = "source_rows"  # which of the first rows its rows are
-COPIES = "source_copies"  # how many rows each sentence has, one after another
-REFERENCE = "source_reference"  # where the encoder's output has Augmentation.reference
-POSITIONS = "source_positions"  # where it has the positions that cross-attention sees
-
-
-def wrap_layer(layer: nn.Module, cfg) -> nn.Module:
-    """Apply ``--checkpoint-activations`` and, in fully sharded training, FSDP, as fairseq does."""
-    if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-        layer.forward = partial(with_ambient, layer.forward)
-    least = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-    return fsdp_wrap(layer, min_num_params=least)
+# Entries of the encoder's output that the decoder's positions need, empty if they do not.
+SOURCE_POSITIONS = "source_positions"  # [B, S], for rotations in cross-attention
+SOURCE_SUMMARY = "source_summary"  # [B, 1], see PositionEncoding.summarize
 
 
-class PositionalEncoder(TransformerEncoderBase):
-    """fairseq's Transformer encoder with the positions of :class:`StackPositions`."""
+class PositionalEncoder(SideMixin, TransformerEncoderBase):
+    """Transformer encoder."""
 
-    blocks_built = 0  # layers are numbered from 1 as fairseq asks for them
-    may_shift = True  # until the model is for translation only
-
-    def __init__(self, cfg, dictionary, embed_tokens: nn.Embedding) -> None:
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
-        # What --retain-dropout-modules calls it.
-        self.dropout_module.module_name = "TransformerEncoder"
-        stack = Stack(
-            "encoder",
-            cfg.encoder.layers,
-            embed_tokens.embedding_dim,
+        self.bos = dictionary.bos() if cfg.source_bos == "on" else None
+        heads, limit = (
             cfg.encoder.attention_heads,
-            # With a begin-of-sentence token a table is one longer, so that the limit is the text's.
-            cfg.max_source_positions + (cfg.source_bos == "on"),
-            self.padding_idx,
+            cfg.max_source_positions + (self.bos is not None),
         )
-        bos = dictionary.bos() if cfg.source_bos == "on" else None
-        self.positions = build_positions(cfg, stack, bos)
-        self.autocast = cfg.autocast
-        for name, module in self.positions.modules.items():
-            setattr(self, name, module)
+        dim = embed_tokens.embedding_dim
+        side = Side("encoder", cfg.encoder.layers, dim, heads, limit, self.padding_idx)
+        self.build_positions(cfg, side)
+        self.register_buffer("source_scale", torch.ones((), dtype=torch.float64))
 
-    def build_encoder_layer(self, cfg) -> nn.Module:
-        self.blocks_built += 1
-        return wrap_layer(EncoderLayer(cfg, self.blocks_built), cfg)
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
+        return self.wrap_layer(EncoderLayer(cfg), cfg)
 
-    def forward_embedding(
-        self, batch: BatchPositions, token_embedding: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Input of the first layer and scaled embeddings, both [B, S, C]."""
-        if token_embedding is None:
-            token_embedding = self.embed_tokens(batch.tokens)
-        embed = self.embed_scale * token_embedding
-        x = batch.enter(embed.transpose(0, 1), 1).transpose(0, 1)
-        if self.layernorm_embedding is not None:
-            x = self.layernorm_embedding(x)
-        x = self.dropout_module(x)
-        if self.quant_noise is not None:
-            x = self.quant_noise(x)
-        if batch.padding.any:
-            x = x.masked_fill(batch.padding.mask.unsqueeze(-1), 0)
-        return x, embed
+    def prepend_bos(self, tokens: Tensor) -> Tensor:
+        """Put a BOS before the first real token of each row, if the model has one: int64 [B, S] ->
+        [B, S + 1]. Padding stays on its side."""
+        if self.bos is None:
+            return tokens
+        padding = tokens.new_full((tokens.size(0), 1), self.padding_idx)
+        column = count_leading(tokens.eq(self.padding_idx))
+        return torch.cat([padding, tokens], dim=1).scatter(1, column.unsqueeze(1), self.bos)
 
-    @mixed
+    def scale_positions(self, numbers: Tensor) -> Tensor:
+        return numbers * self.source_scale.to(numbers.dtype)
+
+    @autocast
     def forward(
         self,
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
-        draw: Draw | None = None,
+        noise: Noise | None = None,
     ) -> dict[str, list[Tensor]]:
         """Encode a batch.
 
@@ -95,85 +65,95 @@ class PositionalEncoder(TransformerEncoderBase):
             src_tokens: int64 [B, S], padded on either side.
             src_lengths: unused; part of fairseq's interface.
             return_all_hiddens: also return the input of every layer.
-            token_embeddings: [B, S, C] instead of the table's rows, unscaled.
-            draw: augmentation of the source positions; None leaves them alone.
+            token_embeddings: [B, S, C] instead of the table's rows, a source BOS included.
+            noise: of the source positions; None in evaluation.
 
         Returns:
-            fairseq's dictionary, and what the decoder's positions need to know of the source; with
-            a begin-of-sentence token all lengths are S + 1.
-
-        Raises:
-            ValueError: a sentence is longer than a learned position table.
+            fairseq's dictionary, with a BOS of length S + 1, and what the decoder's positions need.
         """
-        if token_embeddings is not None and self.positions.bos.extra:
-            raise ValueError("token_embeddings cannot be given to an encoder with --source-bos on")
-        batch = self.positions.begin(src_tokens, draw)
-        x, embedding = self.forward_embedding(batch, token_embeddings)
-        x = x.transpose(0, 1)  # B x S x C -> S x B x C
-        states = [x] if return_all_hiddens else []
-        ran = []
+        tokens = self.prepend_bos(src_tokens)
+        padding_mask = tokens.eq(self.padding_idx)
+        hidden = padding_mask if has_padding(padding_mask) else None
+        numbers = number_tokens(padding_mask)
+        positions = self.scale_positions(numbers)
+        summary = self.positions.summarize(positions, padding_mask)
+        positions = self.positions.augment(positions, padding_mask, noise, summary)
+        attention = self.prepare_attention(positions, noise, summary, hidden)
+        biases = self.positions.attention_biases(numbers)
+        embeddings = self.positions.embed(positions)
+        if self.training:
+            self.positions.count_lengths(padding_mask)
+
+        x, embedding = self.embed(tokens, token_embeddings, embeddings, hidden)
+        states = [x]
         for layer in self.layers:
-            x = batch.enter(x, layer.block) if layer.block > 1 else x
-            x = layer(x, **batch.attention(layer.block))
-            ran.append(layer)
-            if return_all_hiddens:
-                states.append(x)
-        x = take_part(x, self, ran)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        mask = batch.padding.mask
+            x = self.add_embedding(x, embeddings, layer.number) if layer.number > 0 else x
+            x = layer(x, **select_layer(biases, layer.number), **attention)
+            states.append(x)
+        x = x if self.layer_norm is None else self.layer_norm(x)
+        needs_positions = self.positions.rotates_cross_attention
         return {
             "encoder_out": [x],  # S x B x C
-            "encoder_padding_mask": [mask],  # B x S
+            "encoder_padding_mask": [padding_mask],  # B x S
             "encoder_embedding": [embedding],  # B x S x C
-            "encoder_states": states,  # each S x B x C
+            "encoder_states": states if return_all_hiddens else [],  # each S x B x C
             "fc_results": [],
             "src_tokens": [],
-            "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            ROWS: [torch.arange(len(mask), device=mask.device)],
-            COPIES: [],
-            REFERENCE: [] if batch.reference is None else [batch.reference],  # B x 1
-            POSITIONS: [batch.positions] if self.positions.attention.crosses else [],  # B x S
+            "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
+            SOURCE_POSITIONS: [positions.expand(len(tokens), -1)] if needs_positions else [],
+            SOURCE_SUMMARY: [] if summary is None else [summary],
         }
+
+    def embed(
+        self,
+        tokens: Tensor,
+        token_embeddings: Tensor | None,
+        embeddings: list[Tensor],
+        hidden: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the input of the first layer [S, B, C], and scaled embeddings [B, S, C]."""
+        embedded = self.embed_tokens(tokens) if token_embeddings is None else token_embeddings
+        embedded = self.embed_scale * embedded
+        x = self.add_embedding(embedded.transpose(0, 1), embeddings, 0)
+        x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
+        x = self.dropout_module(x)
+        x = x if self.quant_noise is None else self.quant_noise(x)
+        return x if hidden is None else x.masked_fill(hidden.t().unsqueeze(-1), 0), embedded
 
     def reorder_encoder_out(
         self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
     ) -> dict[str, list[Tensor]]:
-        """Rows in another order, as beam search asks for them.
-
-        It asks at every step, and nearly always for rows that are copies of the ones they replace;
-        then nothing is copied.
-        """
-        (rows,) = encoder_out[ROWS]
-        wanted = rows.index_select(0, new_order)
-        if torch.equal(wanted, rows):
-            return encoder_out
+        """Reorder the rows of the output, for beam search."""
         reordered = super().reorder_encoder_out(encoder_out, new_order)
-        moved = {
-            name: [value.index_select(0, new_order) for value in encoder_out.get(name, [])]
-            for name in (REFERENCE, POSITIONS)
-        }
-        copies = torch.tensor(copies_of(wanted))
-        return {**reordered, **moved, ROWS: [wanted], COPIES: [copies]}
-
-    def _apply(self, fn, *args, **kwargs) -> PositionalEncoder:
-        scale = getattr(self, "source_scale", None)
-        super()._apply(fn, *args, **kwargs)
-        if scale is not None:  # half precision would round it
-            self.source_scale = scale.to(self.source_scale.device)
-        return self
-
-    def make_generation_fast_(self, **kwargs) -> None:
-        """fairseq's word that there will be no more training, so no more shifts."""
-        self.may_shift = False
+        for name in (SOURCE_POSITIONS, SOURCE_SUMMARY):
+            reordered[name] = [x.index_select(0, new_order) for x in encoder_out.get(name, [])]
+        return reordered
 
     def max_positions(self) -> int:
-        """The number of source tokens, the begin-of-sentence token not counted."""
-        longest = self.positions.longest(self.may_shift)
-        return longest if longest == UNLIMITED else longest - self.positions.bos.extra
+        """Return the number of source tokens, without the BOS."""
+        limited = self.positions.max_length is not None and self.bos is not None
+        return self.length_limit - limited
+
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> PositionalEncoder:
+        scale = self.source_scale
+        super()._apply(fn, *args, **kwargs)
+        self.source_scale = scale.to(self.source_scale.device)  # half precision would round it
+        return self
 
 
-def copies_of(rows: Tensor) -> int:
-    """How often each number of [B] is there in a row, if all are there equally often; else 1."""
-    counts = rows.unique_consecutive(return_counts=True)[1]
-    return int(counts[0]) if len(counts) and bool((counts == counts[0]).all()) else 1
+def count_leading(padding_mask: Tensor) -> Tensor:
+    """Count the padding tokens before the first real token of each row: bool [B, T] -> [B]."""
+    return padding_mask.long().cumprod(dim=1).sum(dim=1)
+
+
+def drop_bos(values: Tensor, padding_mask: Tensor) -> Tensor:
+    """Remove the column of the source BOS from values [B, T, S + 1], padding_mask [B, S + 1]."""
+    length = values.size(-1) - 1
+    columns = torch.arange(length, device=values.device).expand(values.size(0), length)
+    columns = columns + (columns >= count_leading(padding_mask).unsqueeze(1))
+    return values.gather(-1, columns.unsqueeze(1).expand(*values.shape[:-1], length))
+
+
+def mask_source(padding_mask: Tensor) -> Tensor | None:
+    """Return the mask of cross-attention, bool [B, 1, 1, S], or None without padding."""
+    return build_mask(padding_mask, 1, causal=False) if has_padding(padding_mask) else None

@@ -1,1 +1,1 @@
-"""Attention and Transformer layers shared by every position encoding."""
+"""Attention, layers and their initialization."""

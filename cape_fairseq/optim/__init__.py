@@ -1,4 +1,3 @@
-"""Optimizers that fairseq lacks. ``--user-dir`` imports models and tasks only; models import
-this."""
+"""Optimizers that fairseq lacks."""
 
 from cape_fairseq.optim import fused_adam, radam  # noqa: F401  (they register themselves)

@@ -1,25 +1,14 @@
-"""From a token mask to real-valued positions to what a Transformer adds or biases.
+"""Position encodings in pure PyTorch: one method, one file, one class.
 
-Pure PyTorch, no fairseq.
+Every module of this folder is imported, so that a new file registers its encoding.
 """
 
-from cape_fairseq.positions.augmentation import Augmentation, Draw, PairDraw, keyed_generator
-from cape_fairseq.positions.cape import CAPE
-from cape_fairseq.positions.indices import scale_from_first, token_positions
-from cape_fairseq.positions.randpos import RandomPositions
-from cape_fairseq.positions.shape import SHAPE
-from cape_fairseq.positions.sinusoid import SinusoidalEncoding, sinusoid
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "CAPE",
-    "SHAPE",
-    "Augmentation",
-    "Draw",
-    "PairDraw",
-    "RandomPositions",
-    "SinusoidalEncoding",
-    "keyed_generator",
-    "scale_from_first",
-    "sinusoid",
-    "token_positions",
-]
+from cape_fairseq.positions.base import ENCODINGS, PositionEncoding, Side, register_encoding
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["ENCODINGS", "PositionEncoding", "Side", "register_encoding"]

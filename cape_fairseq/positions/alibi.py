@@ -1,37 +1,48 @@
-"""Attention with linear biases (ALiBi, Press et al. 2022): the further away, the less attention."""
+"""ALiBi: attention with linear biases (Press et al. 2022)."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.attention import ScoreBiases, distances
+from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
 
 
-class LinearBiases(ScoreBiases):
-    """ALiBi for ``heads`` heads: ``-slope * |query position - key position|``.
+@register_encoding("alibi")
+class ALiBi(PositionEncoding):
+    """Scores fall by ``slope * |query position - key position|``, symmetric in the encoder."""
 
-    It is symmetric: in an encoder, what comes after counts like what comes before.
-    """
+    summary = "scores of self-attention fall linearly with the distance"
+    paper = "https://arxiv.org/abs/2108.12409"
+    real_valued = True
+    relative = True
+    allows_randpos = True
 
-    def __init__(self, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
+    def __init__(self, cfg: Any, side: Side) -> None:
+        super().__init__(cfg, side)
+        self.register_buffer("slopes", compute_slopes(side.heads), persistent=False)
 
-    def biases(self, queries: Tensor, keys: Tensor) -> Tensor:
-        apart = distances(queries, keys).abs().unsqueeze(1)
-        return apart * -slopes(self.heads).to(apart.device)[:, None, None]
+    def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        distance = compute_distance(q_positions, k_positions).abs().unsqueeze(1)
+        return distance * -self.slopes.float()[:, None, None]
 
 
-def slopes(heads: int) -> Tensor:
-    """How fast the attention of each head falls with the distance (section 3): [H].
+def compute_distance(q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """Return query position - key position: [B, T] and [B, S] -> [B, T, S]."""
+    return q_positions.unsqueeze(2) - k_positions.unsqueeze(1)
 
-    For n heads, n a power of two, the geometric sequence from 2^(-8/n) to 2^-8. Otherwise that of
-    the next lower power of two, and then every other number of the sequence of the next higher one.
+
+def compute_slopes(heads: int) -> Tensor:
+    """Return the slopes of the heads (section 3), [H].
+
+    For n heads, n a power of two, they are the geometric sequence from 2^(-8/n) to 2^-8. Otherwise
+    the sequence of the next lower power of two is followed by every other slope of the next higher
+    one.
     """
     power = 2 ** math.floor(math.log2(heads))
-    first = 2.0 ** (-8 / power * torch.arange(1, power + 1))
-    between = 2.0 ** (-4 / power * (2 * torch.arange(heads - power) + 1))
-    return torch.cat([first, between])
+    lower = 2.0 ** (-8 / power * torch.arange(1, power + 1))
+    higher = 2.0 ** (-4 / power * (2 * torch.arange(heads - power) + 1))
+    return torch.cat([lower, higher])

@@ -1,63 +1,91 @@
-"""What the positions of a stack give to its attention, computed once for all of its blocks."""
+"""Scaled dot-product attention: the part of multi-head attention that an encoding may replace."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
-class AttentionPositions(nn.Module):
-    """Nothing but the mask; also the protocol of the encodings that act in attention."""
-
-    indices: ClassVar[bool] = False  # whether it sees more of positions than their differences
-    crosses: bool = False  # whether it acts in cross-attention, too
+class DotProductAttention(nn.Module):
+    """Attention of queries to keys and values, by PyTorch's fused kernels where possible."""
 
     def forward(
-        self, queries: Tensor, keys: Tensor, mask: Tensor | None, causal: bool
-    ) -> dict[str, Any]:
-        """Arguments for the self-attention of every block.
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend.
 
         Args:
-            queries: positions float32 [B or 1, T].
-            keys: positions float32 [B or 1, S]; the last T are those of the queries.
-            mask: bool, broadcastable to [B, 1, T, S], True where a query may look, or None.
-            causal: without a mask, whether a query sees no key after its own.
+            q: [B, H, T, D].
+            k, v: [B, H, S, D]; in self-attention the last T keys belong to the queries.
+            mask: broadcastable to [B, H, T, S]: bool, True where a query may look, or float, added
+                to the scores. Every query must see a key.
+            causal: without a mask, let query i see keys 0 to i only; S equals T.
+            dropout: probability of dropping an attention weight.
+            need_weights: also return the weights, before dropout.
+
+        Returns:
+            [B, H, T, D], and the weights [B, H, T, S] or None.
         """
-        return {"mask": mask}
-
-    def across(self, queries: Tensor, keys: Tensor | None) -> dict[str, Any]:
-        """Arguments for the cross-attention of every block.
-
-        Args:
-            queries: positions of target tokens, float32 [B, T].
-            keys: positions of source tokens, float32 [B / n, S], each row for n rows of queries;
-                None where keys were made before.
-        """
-        return {}
+        if not need_weights:
+            if mask is not None and mask.is_floating_point():
+                mask = mask.type_as(q)
+            return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal), None
+        scores = (q * q.size(-1) ** -0.5) @ k.transpose(2, 3)
+        weights = softmax(scores, mask, causal)
+        return F.dropout(weights, dropout).type_as(v) @ v, weights
 
 
-class ScoreBiases(AttentionPositions):
-    """Encodings that add a number to each score, by the positions of query and key."""
-
-    def biases(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Positions float32 [B, T] and [B, S] -> biases float32 [B, H, T, S]."""
-        raise NotImplementedError
-
-    def forward(
-        self, queries: Tensor, keys: Tensor, mask: Tensor | None, causal: bool
-    ) -> dict[str, Any]:
-        biases = self.biases(queries, keys)
-        earlier = biases.size(-1) - biases.size(-2)
-        if mask is None and causal and biases.size(-2) > 1:
-            shape = biases.shape[-2:]
-            mask = torch.ones(shape, dtype=torch.bool, device=biases.device).tril(earlier)
-        if mask is None:  # fused attention on a GPU wants neighbours in memory
-            return {"mask": biases.contiguous()}
-        return {"mask": biases.masked_fill(~mask, float("-inf"))}
+def softmax(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Turn scores [B, H, T, S] into weights, in float32 at least."""
+    if causal:
+        mask = causal_mask(scores.size(-2), scores.size(-1), scores.device)
+    if mask is not None:
+        is_bias = mask.is_floating_point()
+        scores = scores + mask if is_bias else scores.masked_fill(~mask, float("-inf"))
+    return scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 
-def distances(queries: Tensor, keys: Tensor) -> Tensor:
-    """Query position - key position: float32 [B, T] and [B, S] -> [B, T, S]."""
-    return queries.unsqueeze(2) - keys.unsqueeze(1)
+def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return bool [T, S], True where a key is not later than the query; the last keys belong to
+    the queries."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def build_mask(
+    padding_mask: Tensor | None, queries: int, causal: bool, bias: Tensor | None = None
+) -> Tensor | None:
+    """Combine padding, causality and a bias of the scores into one mask of attention.
+
+    Args:
+        padding_mask: bool [B, S], True at padding, or None if there is none to hide.
+        queries: T, the number of queries.
+        causal: hide later keys, if there is anything else to hide or to add, or if T < S.
+        bias: float [B or 1, H, T, S].
+
+    Returns:
+        bool [B, 1, 1 or T, S], float [B or 1, H, T, S], or None.
+    """
+    visible = None if padding_mask is None else ~padding_mask[:, None, None, :]
+    if causal and queries > 1 and not (visible is None and bias is None):
+        keys = bias.size(-1) if padding_mask is None else padding_mask.size(1)
+        device = bias.device if padding_mask is None else padding_mask.device
+        past = causal_mask(queries, keys, device)
+        # A query at padding on the left would see nothing, and its softmax would be NaN.
+        itself = past.triu(keys - queries)
+        visible = past if visible is None else (visible & past) | itself
+    if bias is None:
+        return visible
+    return bias if visible is None else bias.masked_fill(~visible, float("-inf"))
+
+
+def has_padding(padding_mask: Tensor) -> bool:
+    """Return whether any token may be padding; a GPU is not asked, since that would stall it."""
+    return padding_mask.device.type != "cpu" or bool(padding_mask.any())

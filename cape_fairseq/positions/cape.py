@@ -1,85 +1,97 @@
 """CAPE: continuous augmented positional embeddings (Likhomanenko et al. 2021)."""
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.augmentation import Augmentation, Draw, PairDraw, masked_mean
-from cape_fairseq.positions.schedule import PLAIN, ShiftSchedule
+from cape_fairseq.positions.base import Noise, Side, describe_option, register_encoding
+from cape_fairseq.positions.options import option
+from cape_fairseq.positions.sinusoidal import Sinusoidal
 
 
-@dataclass(frozen=True)
-class CAPE(Augmentation):
-    """Positions become ``(p - mean(p) + Delta + eps_i) * lambda`` (Eqs. 5-7, appendix A).
+@dataclass
+class CapeConfig:
+    cape_global_shift: float = option(
+        5.0, "CAPE: maximum global shift, one for a sentence pair", minimum=0
+    )
+    cape_local_shift: float = option(
+        0.5, "CAPE: maximum local shift, one for a token; up to 0.5 tokens keep their order",
+        minimum=0,
+    )  # fmt: skip
+    cape_global_scale: float = option(
+        1.0, "CAPE: maximum global scale, one for a sentence pair", minimum=1
+    )
+    cape_mean_normalize: bool = option(
+        False, "CAPE: subtract the mean source position on both sides (not for translation)"
+    )
 
-    There is one Delta ~ U(-global_shift, global_shift) and one log lambda ~ U(-log global_scale,
-    log global_scale) for each sentence pair, the same on both sides, and one eps ~ U(-local_shift,
-    local_shift) for each token. The mean is taken off, over real tokens only, if
-    ``mean_normalize``, also in translation. Both sides take off the mean of the *source*: a
-    decoder cannot know the mean of a target that it is still writing. (Without the mean, positions
-    begin with fairseq's first index f; the stack then takes f (lambda - 1) off, so that a stretch
-    leaves the first token where it is.)
+
+@register_encoding("cape", CapeConfig)
+class CAPE(Sinusoidal):
+    """Sinusoids at augmented positions (p - mean + shift + local shift) * scale (Eqs. 5-7).
+
+    Shift and scale are sampled once for a sentence pair, local shifts for each token. The mean is
+    that of the source on both sides: a decoder cannot know the mean of a target in progress.
     """
 
-    is_random: ClassVar[bool] = True
+    summary = "sinusoids at positions with global and local shifts and a global scale in training"
+    paper = "https://arxiv.org/abs/2106.03143"
+    default_source_scale = "auto"
+    default_source_bos = "on"
+    samples_noise = True
+    allows_randpos = False
 
-    global_shift: float = 5.0
-    local_shift: float = 0.5
-    global_scale: float = 1.0
-    mean_normalize: bool = False
-    schedule: ShiftSchedule = PLAIN
+    def __init__(self, cfg: Any, side: Side) -> None:
+        super().__init__(cfg, side)
+        if cfg.cape_mean_normalize:
+            self.offset = 0
 
-    def draw(
-        self,
-        batch: int,
-        source_length: int,
-        target_length: int,
-        generator: torch.Generator | None = None,
-        updates: int = 0,
-    ) -> PairDraw:
-        shift = uniform((batch, 1), self.global_shift, generator)
-        if shift is not None and not self.schedule.is_plain:
-            limits = self.schedule.limits(self.global_shift, batch, updates, generator)
-            shift = shift * (limits / self.global_shift)
-        log_scale = uniform((batch, 1), math.log(self.global_scale), generator)
-        scale = None if log_scale is None else log_scale.exp()
+    def sample(
+        self, batch: int, source_length: int, target_length: int, generator: torch.Generator
+    ) -> tuple[Noise, Noise]:
+        cfg = self.cfg
+        shift = sample_uniform(cfg.cape_global_shift, (batch, 1), generator)
+        scale = sample_uniform(math.log(cfg.cape_global_scale), (batch, 1), generator).exp()
         source, target = (
-            Draw(shift, uniform((batch, length), self.local_shift, generator), scale)
+            sample_uniform(cfg.cape_local_shift, (batch, length), generator)
             for length in (source_length, target_length)
         )
-        return PairDraw(source, target)
+        return (shift, source, scale), (shift, target, scale)
 
-    @property
-    def centres(self) -> bool:
-        return self.mean_normalize
+    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Tensor | None:
+        if not self.cfg.cape_mean_normalize:
+            return None
+        real = (~padding_mask).float()
+        return (positions * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
 
-    def reference(self, positions: Tensor, padding_mask: Tensor) -> Tensor | None:
-        return masked_mean(positions, padding_mask) if self.mean_normalize else None
-
-    def apply(
+    def augment(
         self,
         positions: Tensor,
         padding_mask: Tensor,
-        draw: Draw | None = None,
-        reference: Tensor | None = None,
+        noise: Noise | None = None,
+        summary: Tensor | None = None,
     ) -> Tensor:
-        if self.mean_normalize:
-            centre = masked_mean(positions, padding_mask) if reference is None else reference
-            positions = positions - centre
-        if draw is None:
+        if summary is not None:
+            positions = positions - summary
+        if noise is None:
             return positions
-        for shift in (draw.shift, draw.local_shift):
-            positions = positions if shift is None else positions + shift
-        return positions if draw.scale is None else positions * draw.scale
+        shift, local_shift, scale = noise
+        return (positions + shift + local_shift) * scale
+
+    def describe(self) -> list[str]:
+        cfg = self.cfg
+        names = ["cape_global_shift", "cape_local_shift"]
+        names += ["cape_global_scale"] if cfg.cape_global_scale > 1 else []
+        mean = ["mean normalized"] if cfg.cape_mean_normalize else []
+        return [self.name, *(describe_option(cfg, name) for name in names), *mean]
 
 
-def uniform(
-    shape: tuple[int, ...], limit: float, generator: torch.Generator | None
-) -> Tensor | None:
-    """Draw from U(-limit, limit), or return None where the limit is 0."""
-    return torch.empty(shape).uniform_(-limit, limit, generator=generator) if limit > 0 else None
+def sample_uniform(limit: float, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Sample from U(-limit, limit); nothing is taken from the generator if ``limit`` is 0."""
+    if limit == 0:
+        return torch.zeros(shape)
+    return torch.empty(shape).uniform_(-limit, limit, generator=generator)

@@ -1,64 +1,66 @@
-"""Functional interpolation for relative positions (FIRE, Li et al. 2024)."""
+"""FIRE: functional interpolation for relative positions (Li et al. 2024)."""
 
-from __future__ import annotations
-
-from typing import ClassVar
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from cape_fairseq.positions.attention import ScoreBiases, distances
+from cape_fairseq.positions.alibi import compute_distance
+from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.options import option
 
-HIDDEN_NUMBERS = 2**22  # of the network's hidden layer that are held at a time
+ROWS = 256  # queries for which the hidden layer is held at a time
 
 
-class InterpolatedBiases(ScoreBiases):
-    """f(psi(i - j) / psi(max(L, i))), psi(x) = log(c x + 1), f a network with one hidden layer
-    (section 3), one f for all blocks of a stack (the paper's FIRE-S; its FIRE has one for each).
+@dataclass
+class FireConfig:
+    fire_threshold: float = option(
+        512.0, "FIRE: initial L; distances are divided by no less", above=0, fixed=True
+    )
+    fire_width: int = option(
+        32, "FIRE: width of the hidden layer of f", minimum=1, fixed=True
+    )  # fmt: skip
 
-    i and j count the tokens of a sentence from 0. c and L are learned. The paper is about decoders,
-    where j <= i. In an encoder the normalizer has max(i, j), which is i where j <= i, and the ratio
-    has the sign of i - j, so that f can tell what comes before from what comes after.
 
-    Args:
-        heads: of the attention.
-        first: position of the first token.
-        threshold: initial L.
-        width: of the hidden layer.
+@register_encoding("fire", FireConfig)
+class FIRE(PositionEncoding):
+    """f(psi(i - j) / psi(max(L, i))), psi(x) = log(c x + 1), f a network with one hidden layer.
+
+    c, L and f are learned and shared by the layers of a side (the paper's FIRE-S, section 3). The
+    paper treats decoders, where j <= i. In an encoder the normalizer has max(i, j) and the ratio
+    has the sign of i - j.
     """
 
-    indices: ClassVar[bool] = True
+    summary = "biases that are a learned function of distance / position in self-attention"
+    paper = "https://arxiv.org/abs/2310.04418"
+    real_valued = True
+    allows_randpos = True
 
-    def __init__(self, heads: int, first: int, threshold: float, width: int) -> None:
-        super().__init__()
-        self.first = first
-        self.threshold = threshold
+    def __init__(self, cfg: Any, side: Side) -> None:
+        super().__init__(cfg, side)
         self.c = nn.Parameter(torch.tensor(0.1))
         self.threshold_factor = nn.Parameter(torch.tensor(1.0))
-        self.hidden = nn.Linear(1, width)
-        self.out = nn.Linear(width, heads)
+        self.hidden = nn.Linear(1, cfg.fire_width)
+        self.out = nn.Linear(cfg.fire_width, side.heads)
 
-    def biases(self, queries: Tensor, keys: Tensor) -> Tensor:
-        with torch.autocast(queries.device.type, enabled=False):
-            ratios = self.ratios(queries - self.first, keys - self.first)
-            rows = max(1, HIDDEN_NUMBERS // (self.hidden.out_features * ratios[:, 0].numel()))
-            # The hidden layer is many times as large as the biases: it is computed again in the
-            # backward pass, and in parts.
-            parts = ratios.split(rows, dim=1)
-            parts = [checkpoint(self.function, part, use_reentrant=False) for part in parts]
+    def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        with torch.autocast(q_positions.device.type, enabled=False):
+            ratios = self.compute_ratios(q_positions, k_positions)
+            parts = [self.apply_network(part) for part in ratios.split(ROWS, dim=1)]
         return torch.cat(parts, dim=1).permute(0, 3, 1, 2)
 
-    def ratios(self, i: Tensor, j: Tensor) -> Tensor:
-        """Numbers of queries [B, T] and keys [B, S] -> what f is a function of, [B, T, S]."""
-        threshold = (self.threshold * self.threshold_factor.float()).abs()
+    def compute_ratios(self, i: Tensor, j: Tensor) -> Tensor:
+        """Positions of queries [B, T] and keys [B, S] -> [B, T, S]."""
+        threshold = (self.cfg.fire_threshold * self.threshold_factor.float()).abs()
         c = self.c.float().abs()
-        apart = distances(i, j)
+        distance = compute_distance(i, j)
         larger = torch.maximum(torch.maximum(i.unsqueeze(2), j.unsqueeze(1)), threshold)
-        # Nothing is divided by zero, wherever learning takes c and L.
-        return apart.sign() * torch.log1p(c * apart.abs()) / torch.log1p(c * larger).clamp(min=1e-6)
+        scaled = torch.log1p(c * distance.abs()) / torch.log1p(c * larger).clamp(min=1e-6)
+        return distance.sign() * scaled
 
-    def function(self, ratios: Tensor) -> Tensor:
+    def apply_network(self, ratios: Tensor) -> Tensor:
         """[...] -> [..., H], in float32."""
         weights = [p.float() for layer in (self.hidden, self.out) for p in layer.parameters()]
         hidden = nn.functional.linear(ratios.unsqueeze(-1), *weights[:2]).relu()

@@ -1,25 +1,36 @@
-"""Kernelized relative biases in their logarithmic form (KERPLE, Chi et al. 2022)."""
+"""KERPLE: kernelized relative positions, logarithmic form (Chi et al. 2022)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from cape_fairseq.positions.attention import ScoreBiases, distances
+from cape_fairseq.positions.alibi import compute_distance
+from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
 
 
-class LogarithmicBiases(ScoreBiases):
-    """``-r1 * log(1 + r2 * |query position - key position|)``, r1 and r2 learned for each head.
+@register_encoding("kerple")
+class KERPLE(PositionEncoding):
+    """Scores fall by ``r1 * log(1 + r2 * distance)``; r1 and r2 are learned for each head.
 
-    They are shared by the blocks of a stack and start in U(0, 2) and U(0, 1), as the authors' do.
-    They must stay positive (Corollary 1), so their logarithms are what is learned.
+    They start in U(0, 2) and U(0, 1), as the authors' do. They must stay positive (Corollary 1), so
+    their logarithms are the parameters.
     """
 
-    def __init__(self, heads: int, least: float = 0.01) -> None:
-        super().__init__()
-        self.log_r1 = nn.Parameter(torch.empty(heads).uniform_(least, 2).log_())
-        self.log_r2 = nn.Parameter(torch.empty(heads).uniform_(least, 1).log_())
+    summary = "scores of self-attention fall with the logarithm of the distance"
+    paper = "https://arxiv.org/abs/2205.09921"
+    real_valued = True
+    relative = True
+    allows_randpos = True
 
-    def biases(self, queries: Tensor, keys: Tensor) -> Tensor:
+    def __init__(self, cfg: Any, side: Side) -> None:
+        super().__init__(cfg, side)
+        self.log_r1 = nn.Parameter(torch.empty(side.heads).uniform_(0.01, 2).log_())
+        self.log_r2 = nn.Parameter(torch.empty(side.heads).uniform_(0.01, 1).log_())
+
+    def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         r1, r2 = (log.float().exp()[:, None, None] for log in (self.log_r1, self.log_r2))
-        return torch.log1p(r2 * distances(queries, keys).abs().unsqueeze(1)) * -r1
+        distance = compute_distance(q_positions, k_positions).abs().unsqueeze(1)
+        return torch.log1p(r2 * distance) * -r1

@@ -1,29 +1,54 @@
-"""A learned table of absolute positions."""
+"""Learned absolute positions (Gehring et al. 2017)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.options import format_flag
 
-class LearnedEncoding(nn.Embedding):
-    """Learned absolute positions ("abspos"), with the layout of fairseq's learned embedding.
 
-    Row ``padding_idx`` is zero and stands for padding, row ``padding_idx + 1`` for the first token;
-    the rows below are unused, so that a stock checkpoint's table fits.
+@register_encoding("abspos")
+class Learned(PositionEncoding):
+    """A learned table, or one for each layer, with the layout of fairseq's learned embedding.
+
+    Row ``padding_idx`` is zero and stands for padding, row ``padding_idx + 1`` for the first token.
     """
 
-    def __init__(self, max_positions: int, dim: int, padding_idx: int) -> None:
-        super().__init__(max_positions + padding_idx + 1, dim, padding_idx)
-        nn.init.normal_(self.weight, mean=0, std=dim**-0.5)
-        nn.init.zeros_(self.weight[padding_idx])
+    summary = "a learned table added to the input"
+    paper = "https://arxiv.org/abs/1705.03122"
+    adds_to_layers = True
 
-    @property
-    def max_positions(self) -> int:
-        """The number of tokens that a sentence may have."""
-        return self.num_embeddings - self.padding_idx - 1
+    def __init__(self, cfg: Any, side: Side) -> None:
+        super().__init__(cfg, side)
+        self.offset = side.padding_idx + 1
+        self.max_length = side.max_positions
+        count = side.layers if cfg.position_layers == "all" else 1
+        self.tables = nn.ParameterList(self.build_table() for _ in range(count))
 
-    def forward(self, positions: Tensor) -> Tensor:
-        """Integer-valued float positions [B, T] -> [B, T, dim]."""
-        return F.embedding(positions.to(torch.long), self.weight, self.padding_idx)
+    def build_table(self) -> nn.Parameter:
+        rows, dim = self.side.max_positions + self.offset, self.side.dim
+        table = torch.empty(rows, dim).normal_(0, dim**-0.5)
+        table[self.side.padding_idx] = 0
+        return nn.Parameter(table)
+
+    def embed(self, positions: Tensor) -> list[Tensor]:
+        """Look up integer positions.
+
+        Raises:
+            ValueError: there are more positions than the table has.
+        """
+        if positions.size(1) > self.max_length:
+            option = f"max_{'source' if self.side.name == 'encoder' else 'target'}_positions"
+            raise ValueError(
+                f"a sentence has {positions.size(1)} tokens, but the learned table has "
+                f"{self.max_length} positions; train with a larger {format_flag(option)}, or with "
+                "another encoding"
+            )
+        indices = positions.long() + self.offset
+        padding_idx = self.side.padding_idx
+        return [F.embedding(indices, table, padding_idx) for table in self.tables]

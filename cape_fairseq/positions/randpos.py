@@ -1,80 +1,73 @@
-"""Randomized positions from a longer range (Ruoss et al. 2023)."""
+"""Randomized positions (Ruoss et al. 2023), an augmentation for other encodings."""
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.augmentation import Augmentation, Draw, PairDraw
-from cape_fairseq.positions.indices import token_numbers
+from cape_fairseq.positions.base import Noise, PositionEncoding
+from cape_fairseq.positions.options import option
 
 
-@dataclass(frozen=True)
-class RandomPositions(Augmentation):
-    """In training the n tokens of a sentence have n distinct whole positions, sorted, drawn from
-    0, ..., range - 1 (section 3); source and target are drawn independently.
+@dataclass
+class RandposConfig:
+    randpos_range: int = option(
+        512, "randpos: positions are sampled from this many; at least the longest length", minimum=1
+    )
 
-    The paper does not speak of translation, where a decoder does not know how long its output
-    will be. The rule here: with n source tokens, token i of either side has position
-    floor(i * stride), stride = max(1, range / (2 (n + 1))). These are distances half as large as
-    the mean in training, and a target up to twice as long as its source stays in the range.
+
+class RandomPositions:
+    """Mixin that replaces positions by sorted random integers in training (section 3).
+
+    n tokens get n distinct integers below the range, independently on both sides. The paper does
+    not treat translation, where the length of the output is unknown. In evaluation, with n source
+    tokens, token i of either side gets max(i, floor(i * range / (2 (n + 1)))): distances half as
+    large as in training, so that a target up to twice as long as its source stays in the range.
     """
 
-    is_random: ClassVar[bool] = True
-    respaces: ClassVar[bool] = True
+    samples_noise = True
 
-    range: int = 512
+    def sample(
+        self, batch: int, source_length: int, target_length: int, generator: torch.Generator
+    ) -> tuple[Noise, Noise]:
+        size = (batch, self.cfg.randpos_range)
+        source, target = (torch.rand(size, generator=generator).argsort(1).float() for _ in "st")
+        return (source[:, :source_length],), (target[:, :target_length],)
 
-    def draw(
-        self,
-        batch: int,
-        source_length: int,
-        target_length: int,
-        generator: torch.Generator | None = None,
-        updates: int = 0,
-    ) -> PairDraw:
-        source, target = (
-            Draw(places=torch.rand(batch, self.range, generator=generator).argsort(1)[:, :length])
-            for length in (source_length, target_length)
-        )
-        return PairDraw(source, target)
-
-    def reference(self, positions: Tensor, padding_mask: Tensor) -> Tensor | None:
+    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Tensor:
         return (~padding_mask).sum(1, keepdim=True).float()
 
-    def apply(
+    def augment(
         self,
         positions: Tensor,
         padding_mask: Tensor,
-        draw: Draw | None = None,
-        reference: Tensor | None = None,
+        noise: Noise | None = None,
+        summary: Tensor | None = None,
     ) -> Tensor:
-        """
-        Raises:
-            ValueError: a sentence of training has more tokens than the range.
-        """
-        numbers = token_numbers(padding_mask)
-        first = positions - numbers
-        if draw is None or draw.places is None:
-            count = self.reference(positions, padding_mask) if reference is None else reference
-            # One division: a rounded stride would lose whole numbers.
-            spaced = (numbers * self.range / (2 * (count + 1))).floor()
-            shift = 0.0 if draw is None or draw.shift is None else draw.shift
-            return first + torch.maximum(numbers, spaced) + shift
-        counts = (~padding_mask).sum(1, keepdim=True)
-        if padding_mask.size(1) > self.range:  # of tokens or, where batches are wide, of padding
-            self.check_length(int(counts.max()))
-        # The first n of a random order are a random choice of n; a row's others go to its end.
-        columns = torch.arange(draw.places.size(1), device=positions.device)
-        places = draw.places.masked_fill(columns >= counts, self.range).sort(1)[0]
-        return first + places.gather(1, numbers.clamp(0, places.size(1) - 1).long())
+        """Return integer positions.
 
-    def check_length(self, longest: int) -> None:
-        if longest > self.range:
+        Raises:
+            ValueError: a training sentence is longer than the range.
+        """
+        size = self.cfg.randpos_range
+        if noise is None:
+            spaced = (positions * size / (2 * (summary + 1))).floor()
+            return torch.maximum(positions, spaced)
+        (order,) = noise
+        if positions.size(1) > size:
             raise ValueError(
-                f"a sentence has {longest} tokens, but --randpos-range is {self.range}; give a "
-                "larger range, or train on shorter sentences"
+                f"a sentence has {positions.size(1)} tokens, but --randpos-range is {size}; "
+                "increase it, or train on shorter sentences"
             )
+        # The first n of a random order are a random choice of n; sort each row's first n.
+        counts = (~padding_mask).sum(1, keepdim=True)
+        columns = torch.arange(order.size(1), device=order.device)
+        chosen = order.masked_fill(columns >= counts, size).sort(1)[0]
+        numbers = positions.expand(order.size(0), -1).clamp(0, chosen.size(1) - 1)
+        return chosen.gather(1, numbers.long())
+
+
+def randomize(cls: type[PositionEncoding]) -> type[PositionEncoding]:
+    """Create the class of an encoding with randomized positions."""
+    return type(f"Randomized{cls.__name__}", (RandomPositions, cls), {})

@@ -1,55 +1,47 @@
-"""SHAPE: shifted absolute positions (Kiyono et al. 2021)."""
+"""SHAPE: shifted absolute position embedding (Kiyono et al. 2021)."""
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.augmentation import Augmentation, Draw, PairDraw
-from cape_fairseq.positions.schedule import PLAIN, ShiftSchedule
+from cape_fairseq.positions.base import Noise, register_encoding
+from cape_fairseq.positions.options import option
+from cape_fairseq.positions.sinusoidal import Sinusoidal
 
 
-@dataclass(frozen=True)
-class SHAPE(Augmentation):
-    """All positions of a sentence are shifted by one integer k ~ U{0, ..., max_shift} (Eq. 2).
+@dataclass
+class ShapeConfig:
+    shape_max_shift: int = option(
+        500, "SHAPE: K; shifts are sampled from the integers 0 to K", minimum=0
+    )
 
-    Both ends are included. Source and target are drawn independently, unless they are to be
-    ``shared``; k = 0 in translation.
+
+@register_encoding("shape", ShapeConfig)
+class SHAPE(Sinusoidal):
+    """Sinusoids at positions p + k, k ~ U{0, ..., K} for each sentence (Eq. 2).
+
+    Source and target have independent shifts; k = 0 in evaluation.
     """
 
-    is_random: ClassVar[bool] = True
+    summary = "sinusoids at positions with an integer shift on each side in training"
+    paper = "https://arxiv.org/abs/2109.05644"
+    allows_randpos = False
+    samples_noise = True
 
-    max_shift: int = 500
-    shared: bool = False
-    schedule: ShiftSchedule = PLAIN
+    def sample(
+        self, batch: int, source_length: int, target_length: int, generator: torch.Generator
+    ) -> tuple[Noise, Noise]:
+        limit = self.cfg.shape_max_shift + 1
+        shifts = torch.randint(limit, (2, batch, 1), generator=generator).float()
+        return (shifts[0],), (shifts[1],)
 
-    @property
-    def reach(self) -> int:
-        return self.max_shift
-
-    def draw(
-        self,
-        batch: int,
-        source_length: int,
-        target_length: int,
-        generator: torch.Generator | None = None,
-        updates: int = 0,
-    ) -> PairDraw:
-        if self.schedule.is_plain:
-            shifts = torch.randint(self.max_shift + 1, (2, batch, 1), generator=generator).float()
-        else:
-            limits = self.schedule.limits(self.max_shift, batch, updates, generator).floor()
-            shifts = (torch.rand(2, batch, 1, generator=generator) * (limits + 1)).floor()
-        return PairDraw(Draw(shifts[0]), Draw(shifts[0 if self.shared else 1]))
-
-    def apply(
+    def augment(
         self,
         positions: Tensor,
         padding_mask: Tensor,
-        draw: Draw | None = None,
-        reference: Tensor | None = None,
+        noise: Noise | None = None,
+        summary: Tensor | None = None,
     ) -> Tensor:
-        return positions if draw is None or draw.shift is None else positions + draw.shift
+        return positions if noise is None else positions + noise[0]

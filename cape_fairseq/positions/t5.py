@@ -1,52 +1,68 @@
-"""Bucketed relative biases (T5, Raffel et al. 2020, section 2.1)."""
+"""T5's biases of distance buckets (Raffel et al. 2020, section 2.1)."""
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.positions.attention import ScoreBiases, distances
+from cape_fairseq.positions.alibi import compute_distance
+from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.options import option, require
 
 
-class BucketedBiases(ScoreBiases):
-    """A learned number for each head and bucket of distances, shared by the blocks of a stack.
-
-    Args:
-        heads: of the attention.
-        buckets: in all; an encoder has one half for what comes before, one for what comes after.
-        max_distance: from here on all distances share a bucket.
-        causal: whether there is nothing after a query (a decoder).
-        scale: standard deviation of the initial numbers.
-    """
-
-    def __init__(
-        self, heads: int, buckets: int, max_distance: int, causal: bool, scale: float
-    ) -> None:
-        super().__init__()
-        self.max_distance = max_distance
-        self.causal = causal
-        self.weight = nn.Parameter(torch.empty(buckets, heads).normal_(0, scale))
-
-    def biases(self, queries: Tensor, keys: Tensor) -> Tensor:
-        apart = distances(queries, keys)
-        numbers = bucket(apart, len(self.weight), self.max_distance, self.causal)
-        return F.embedding(numbers, self.weight.float()).permute(0, 3, 1, 2)
+@dataclass
+class T5Config:
+    t5_buckets: int = option(
+        32, "T5: number of distance buckets, each with a bias for each head", minimum=4, fixed=True
+    )
+    t5_max_distance: int = option(
+        128, "T5: distances from here on share the last bucket", minimum=2, fixed=True
+    )
 
 
-def bucket(apart: Tensor, buckets: int, max_distance: int, causal: bool) -> Tensor:
-    """The bucket of each distance (query - key): float32 [...] -> int64 [...].
+@register_encoding("t5", T5Config)
+class T5(PositionEncoding):
+    """A learned bias for each head and bucket of distances, shared by the layers of a side."""
 
-    Half of the buckets hold one distance each, the others grow with the logarithm of the distance
-    up to ``max_distance``. Without ``causal``, keys after the query have the upper half of all.
+    summary = "learned biases of distance buckets in self-attention"
+    paper = "https://arxiv.org/abs/1910.10683"
+    relative = True
+    allows_randpos = True
+
+    def __init__(self, cfg: Any, side: Side) -> None:
+        super().__init__(cfg, side)
+        weight = torch.empty(cfg.t5_buckets, side.heads).normal_(0, side.dim**-0.5)
+        self.weight = nn.Parameter(weight)
+
+    @classmethod
+    def validate(cls, cfg: Any) -> None:
+        buckets, longest = cfg.t5_buckets, cfg.t5_max_distance
+        require(buckets % 2 == 0, "t5_buckets", buckets, "even: half for each direction")
+        expected = f"greater than {buckets // 2}, half of --t5-buckets"
+        require(longest > buckets // 2, "t5_max_distance", longest, expected)
+
+    def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        distance = compute_distance(q_positions, k_positions)
+        causal = self.side.name == "decoder"
+        buckets = assign_buckets(distance, len(self.weight), self.cfg.t5_max_distance, causal)
+        return F.embedding(buckets, self.weight.float()).permute(0, 3, 1, 2)
+
+
+def assign_buckets(distance: Tensor, buckets: int, max_distance: int, causal: bool) -> Tensor:
+    """Return the bucket of each distance (query - key): float32 [...] -> int64 [...].
+
+    Half of the buckets hold one distance each; the others grow logarithmically up to
+    ``max_distance``. Without ``causal``, keys after the query have the upper half of all buckets.
     """
     half = buckets if causal else buckets // 2
-    after = (apart < 0) & (not causal)
-    apart = apart.clamp(min=0) if causal else apart.abs()
+    after = (distance < 0) & (not causal)
+    distance = distance.clamp(min=0) if causal else distance.abs()
     exact = half // 2
-    growth = torch.log(apart.clamp(min=1) / exact) / math.log(max_distance / exact)
+    growth = torch.log(distance.clamp(min=1) / exact) / math.log(max_distance / exact)
     far = exact + (growth * (half - exact)).floor()
-    near = torch.where(apart < exact, apart.floor(), far.clamp(max=half - 1))
+    near = torch.where(distance < exact, distance.floor(), far.clamp(max=half - 1))
     return (near + after * half).long()

@@ -1,0 +1,123 @@
+"""Plots of position vectors: the matrix (FLOATER, Figure 3), and dot products and distances of
+positions (the sinusoidal tutorial)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.positions import ENCODINGS, PositionEncoding, Side
+from cape_fairseq.positions.options import list_fields
+from cape_fairseq.tools import UserError, build_parser, format_table, save_figure, write_json
+
+EXAMPLES = """
+  cape-fairseq plot-positions sinpos --plot sinusoids.png
+  cape-fairseq plot-positions floater=floater.pt abspos=abspos.pt --data data-bin --plot four.png
+"""
+
+
+def build_untrained(name: str, dim: int) -> PositionEncoding:
+    """Build an encoding that needs no checkpoint, with its default options.
+
+    Raises:
+        UserError: there is no such encoding.
+    """
+    if name not in ENCODINGS:
+        raise UserError(
+            f"{name} is neither NAME=CHECKPOINT nor an encoding ({', '.join(ENCODINGS)})"
+        )
+    options = {item.name: item.default for item in list_fields(ENCODINGS[name].config)}
+    cfg = SimpleNamespace(position_layers="input", **options)
+    return ENCODINGS[name](cfg, Side("encoder", 1, dim, 8, 1024, 1)).eval()
+
+
+@torch.no_grad()
+def compute_vectors(encoding: PositionEncoding, positions: int, layer: int) -> Tensor:
+    """Return the vectors that a layer gets for positions 0, 1, ...: float32 [positions, C].
+
+    These are what is added to the layer's input, or FLOATER's bias of its queries.
+
+    Raises:
+        UserError: the encoding has no position vectors in this layer.
+    """
+    numbers = torch.arange(float(positions)).unsqueeze(0)
+    biases = encoding.attention_biases(numbers)
+    if layer < len(biases):
+        return biases[layer]["query_bias"][:, 0]
+    embeddings = encoding.embed(numbers)
+    if layer < len(embeddings):
+        return embeddings[layer][0]
+    raise UserError(f"{encoding.name} has no position vectors in layer {layer}")
+
+
+def measure(
+    arguments: list[str], data: Path | None, positions: int, side: str, layer: int, dim: int
+) -> dict[str, np.ndarray]:
+    """Return the position vectors of each argument: an encoding, or NAME=CHECKPOINT."""
+    found = {}
+    for argument in arguments:
+        name, _, path = argument.partition("=")
+        if path:
+            model, _ = load_model(Path(path), data)
+            encoding = getattr(getattr(model, side), "positions", None)
+            if encoding is None:
+                raise UserError(f"{path} was not trained with this plugin")
+        else:
+            encoding = build_untrained(name, dim)
+        found[name] = compute_vectors(encoding, positions, layer).numpy()
+    return found
+
+
+def compute_products(vectors: np.ndarray) -> np.ndarray:
+    """Return the mean dot product of two positions for each distance, [positions]."""
+    products = vectors @ vectors.T
+    return np.array([products.diagonal(offset).mean() for offset in range(len(vectors))])
+
+
+def plot(matrices: dict[str, np.ndarray], path: Path) -> None:
+    """Plot, for each system, the matrix, the distances of all pairs and dot products."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * len(matrices), 10), layout="constrained")
+    axes = figure.subplots(3, len(matrices), squeeze=False)
+    for column, (name, vectors) in enumerate(matrices.items()):
+        top, middle, bottom = axes[:, column]
+        figure.colorbar(top.imshow(vectors, aspect="auto", interpolation="nearest"), ax=top)
+        top.set(title=name, xlabel="dimension", ylabel="position")
+        distances = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1)
+        figure.colorbar(middle.imshow(distances, interpolation="nearest"), ax=middle)
+        middle.set(title="Euclidean distance", xlabel="position", ylabel="position")
+        bottom.plot(compute_products(vectors))
+        bottom.set(xlabel="distance", ylabel="mean dot product")
+    save_figure(figure, path)
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("plot-positions", "Plot position vectors.", EXAMPLES)
+    parser.add_argument(
+        "systems", nargs="+", metavar="ENCODING|NAME=CHECKPOINT",
+        help="an encoding with default options, or a checkpoint",
+    )  # fmt: skip
+    parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
+    parser.add_argument("--positions", type=int, default=100, help="positions (default: 100)")
+    parser.add_argument("--side", choices=("encoder", "decoder"), default="encoder", help="side")
+    parser.add_argument("--layer", type=int, default=0, help="layer, from 0 (default: 0)")
+    parser.add_argument("--dim", type=int, default=128, help="width without checkpoint (128)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="the figure")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the vectors as JSON")
+    args = parser.parse_args(argv)
+    matrices = measure(args.systems, args.data, args.positions, args.side, args.layer, args.dim)
+    rows = [
+        [name, len(vectors), f"{np.linalg.norm(vectors, axis=1).mean():.3f}"]
+        for name, vectors in matrices.items()
+    ]
+    print(format_table(["system", "positions", "mean norm"], rows))
+    if args.plot:
+        plot(matrices, args.plot)
+    write_json(args.json, {name: vectors.tolist() for name, vectors in matrices.items()})

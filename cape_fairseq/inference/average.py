@@ -1,0 +1,69 @@
+"""``cape-fairseq average``: average checkpoints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cape_fairseq.inference.checkpoints import read_checkpoint
+from cape_fairseq.tools import UserError, build_parser, write_atomically
+
+EXAMPLES = """
+  cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
+  cape-fairseq average checkpoints --last 5 --output averaged.pt
+"""
+NUMBERED = re.compile(r"checkpoint_?(\d+)(?:_(\d+))?\.pt")
+
+
+def find_last(folder: Path, count: int) -> list[Path]:
+    """Return the last checkpoints of a training: those of updates if there are any, else epochs.
+
+    Raises:
+        UserError: there are fewer.
+    """
+    numbered = [(NUMBERED.fullmatch(path.name), path) for path in folder.glob("checkpoint*.pt")]
+    updates = [(int(match[2]), path) for match, path in numbered if match and match[2]]
+    epochs = [(int(match[1]), path) for match, path in numbered if match and not match[2]]
+    found = [path for _, path in sorted(updates or epochs)]
+    if len(found) < count:
+        raise UserError(f"{folder} has {len(found)} numbered checkpoints, fewer than {count}")
+    return found[-count:]
+
+
+def average(paths: list[Path]) -> dict[str, Any]:
+    """Return the checkpoint of the mean parameters, without the state of the optimizer.
+
+    Raises:
+        UserError: they have different parameters.
+    """
+    result = read_checkpoint(paths[-1])
+    sums: dict[str, torch.Tensor] = {}
+    for path in paths:
+        model = read_checkpoint(path)["model"]
+        if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
+            raise UserError(f"{path} has other parameters than {paths[0]}")
+        for name, value in model.items():
+            wide = value.double() if value.is_floating_point() else value
+            sums[name] = sums[name] + wide if name in sums else wide
+    for name, value in result["model"].items():
+        if value.is_floating_point():
+            result["model"][name] = (sums[name] / len(paths)).to(value.dtype)
+    return {**result, "last_optimizer_state": None}
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("average", "Average the parameters of checkpoints.", EXAMPLES)
+    parser.add_argument("inputs", nargs="+", type=Path, help="checkpoints, or one folder")
+    parser.add_argument("--last", type=int, default=5, help="checkpoints of a folder (default: 5)")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the result")
+    args = parser.parse_args(argv)
+    is_folder = len(args.inputs) == 1 and args.inputs[0].is_dir()
+    paths = find_last(args.inputs[0], args.last) if is_folder else args.inputs
+    state = average(paths)
+    with write_atomically(args.output, "wb") as stream:
+        torch.save(state, stream)
+    print(f"averaged {', '.join(path.name for path in paths)} to {args.output}")

@@ -1,0 +1,90 @@
+"""Reading and building checkpoints."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import data_utils
+from fairseq.models import FairseqEncoderDecoderModel, build_model
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+import cape_fairseq.models
+import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
+from cape_fairseq.tools import UserError
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint of fairseq on the CPU.
+
+    Raises:
+        UserError: it is not there, or is something else.
+    """
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint {path}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be loaded as a checkpoint: {reason}") from None
+    if not isinstance(state, dict) or not (state.get("cfg") or state.get("args")):
+        raise UserError(f"{path} is not a checkpoint of fairseq")
+    return state
+
+
+def get_options(state: dict[str, Any]) -> tuple[Namespace, Namespace]:
+    """Return the options of the model and of the task of a checkpoint."""
+    if state.get("cfg"):
+        parts = (state["cfg"]["model"], state["cfg"]["task"])
+    else:
+        parts = (state["args"], state["args"])
+    model, task = (Namespace(**p) if isinstance(p, dict) else p for p in parts)
+    return Namespace(**vars(model)), task
+
+
+def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str, str]:
+    """Find the dictionaries of a checkpoint, and its languages.
+
+    Args:
+        path: the checkpoint.
+        data: folder with dictionaries (default: that of the checkpoint, or of the training).
+        task: options of its task.
+
+    Raises:
+        UserError: there are no dictionaries.
+    """
+    trained = Path(str(task.data).split(":")[0])
+    candidates = [Path(data)] if data else [path.parent, trained]
+    source, target = task.source_lang, task.target_lang
+    for folder in (*candidates, trained):
+        if not (source and target) and folder.is_dir():
+            source, target = data_utils.infer_language_pair(str(folder))
+    for folder in candidates:
+        if all((folder / f"dict.{language}.txt").is_file() for language in (source, target)):
+            return folder, source, target
+    raise UserError(f"there is no dict.{source}.txt in {candidates[0]}; give its folder as --data")
+
+
+def load_model(
+    path: Path, data: Path | None = None
+) -> tuple[FairseqEncoderDecoderModel, TranslationTask]:
+    """Load a checkpoint's model in evaluation mode, and a plain translation task on its data.
+
+    Raises:
+        UserError: it cannot be loaded, or does not fit the data.
+    """
+    state = read_checkpoint(path)
+    options, task_options = get_options(state)
+    folder, source, target = find_data(path, data, task_options)
+    config = TranslationConfig(data=str(folder), source_lang=source, target_lang=target)
+    config.train_subset, config.dataset_impl, config.required_seq_len_multiple = "train", None, 1
+    task = TranslationTask.setup_task(config)
+    try:
+        model = build_model(options, task)
+        model.load_state_dict(state["model"], strict=True, model_cfg=options)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} does not fit the dictionaries of {folder}: {reason}") from None
+    return model.eval(), task

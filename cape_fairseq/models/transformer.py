@@ -1,0 +1,185 @@
+"""The one registered model: a Transformer whose position encoding is an option."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+import torch
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerModelBase
+from omegaconf import OmegaConf
+from torch import Tensor, distributed
+
+from cape_fairseq.models.config import (
+    PositionalTransformerConfig,
+    base_architecture,
+    choose_source_scale,
+    validate_options,
+)
+from cape_fairseq.models.decoder import PositionalDecoder
+from cape_fairseq.models.encoder import PositionalEncoder
+from cape_fairseq.models.source_scale import resolve_source_scale
+from cape_fairseq.models.warm_start import adapt_state_dict, encode_options
+from cape_fairseq.modules.admin import initialize_omegas
+from cape_fairseq.positions.base import Noise
+
+logger = logging.getLogger(__name__)
+
+
+@register_model("positional_transformer")
+class PositionalTransformer(TransformerModelBase):
+    """fairseq's Transformer with ``--position-encoding``."""
+
+    def __init__(
+        self,
+        cfg: PositionalTransformerConfig,
+        encoder: PositionalEncoder,
+        decoder: PositionalDecoder,
+    ) -> None:
+        super().__init__(cfg, encoder, decoder)
+        decoder.positions.share_parameters(encoder.positions)
+        self.num_updates = 0
+        # fairseq hands a model the tensors of a checkpoint only, not its options.
+        encoder.register_buffer("position_options", encode_options(cfg))
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        # Without defaults, so that those of the named architecture come through.
+        gen_parser_from_dataclass(
+            parser, PositionalTransformerConfig(), delete_default=True, with_prefix=""
+        )
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> PositionalTransformer:
+        """Build the model that ``args`` describes, and fill in its options.
+
+        Raises:
+            ValueError: an option has a value that is not allowed.
+        """
+        base_architecture(args)
+        validate_options(args)
+        share_if_joined(args, task)
+        scale = resolve_source_scale(args, task)
+        options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
+        model = super().build_model(PositionalTransformerConfig.from_namespace(options), task)
+        model.encoder.source_scale.fill_(scale)
+        if args.residual_init == "admin":
+            initialize_omegas(model, task)
+            args.residual_init = "admin-profiled"
+        task_options = getattr(task, "cfg", None) or getattr(task, "args", None)
+        model.decoder.align_in_training = bool(getattr(task_options, "load_alignments", False))
+        logger.info("positions: %s", model.describe_positions())
+        return model
+
+    @classmethod
+    def build_embedding(
+        cls, cfg: Any, dictionary: Any, embed_dim: int, path: str | None = None
+    ) -> torch.nn.Module:
+        embedding = super().build_embedding(cfg, dictionary, embed_dim, path)
+        if path is None:
+            embedding.weight.data.mul_(cfg.embedding_init_scale)
+        return embedding
+
+    @classmethod
+    def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: Any) -> PositionalEncoder:
+        return PositionalEncoder(cfg, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: Any) -> PositionalDecoder:
+        return PositionalDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
+
+    def describe_positions(self) -> str:
+        """Describe all that is active about positions."""
+        cfg, scale = self.cfg, float(self.encoder.source_scale)
+        parts = self.encoder.positions.describe()
+        if cfg.position_layers == "all":
+            parts.append("at every layer")
+        if cfg.position_augmentation != "none":
+            parts.append(f"randomized positions below {cfg.randpos_range}")
+        counted = choose_source_scale(cfg) == "auto"
+        if counted or scale != 1:
+            how = "counted" if counted else "given"
+            parts.append(f"source scale {scale:.4f} ({how})")
+        if cfg.source_bos == "on":
+            parts.append("source BOS on")
+        return ", ".join(parts)
+
+    def set_num_updates(self, num_updates: int) -> None:
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
+
+    def sample_noise(
+        self, src_tokens: Tensor, prev_output_tokens: Tensor
+    ) -> tuple[Noise | None, Noise | None]:
+        """Sample the noise of a training batch, once for each sentence pair.
+
+        fairseq seeds PyTorch with seed + update on every rank. A number of that stream, the update
+        and the rank together are the key of a generator, so that micro-batches, ranks and runs
+        with neighbouring seeds get different noise, and a resumed run that of an unbroken one.
+        """
+        if not self.encoder.positions.samples_noise:
+            return None, None
+        several = distributed.is_available() and distributed.is_initialized()
+        rank = distributed.get_rank() if several else 0
+        stream = int(torch.randint(2**62, ()))
+        source, target = self.encoder.positions.sample(
+            src_tokens.size(0),
+            src_tokens.size(1) + (self.encoder.bos is not None),
+            prev_output_tokens.size(1),
+            seed_generator(stream, self.num_updates, rank),
+        )
+        device = src_tokens.device
+        return move_noise(source, device), move_noise(target, device)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        return_all_hiddens: bool = True,
+        features_only: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Run fairseq's forward pass; in training, noise moves the positions."""
+        source_noise = target_noise = None
+        if self.training:
+            source_noise, target_noise = self.sample_noise(src_tokens, prev_output_tokens)
+        encoder_out = self.encoder(
+            src_tokens, return_all_hiddens=return_all_hiddens, noise=source_noise
+        )
+        return self.decoder(
+            prev_output_tokens,
+            encoder_out=encoder_out,
+            features_only=features_only,
+            alignment_layer=alignment_layer,
+            alignment_heads=alignment_heads,
+            noise=target_noise,
+        )
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Make a checkpoint of stock fairseq, or of any encoding, fit this model."""
+        super().upgrade_state_dict_named(state_dict, name)
+        adapt_state_dict(self, state_dict, f"{name}." if name else "")
+
+
+def share_if_joined(args: Any, task: Any) -> None:
+    """Share all embeddings if the architecture asks for it and there is one dictionary."""
+    if getattr(args, "share_if_joined", False):
+        same_width = args.encoder_embed_dim == args.decoder_embed_dim
+        args.share_all_embeddings = same_width and task.source_dictionary == task.target_dictionary
+
+
+def seed_generator(*key: int) -> torch.Generator:
+    """Create a CPU generator that depends on ``key`` alone: one of PyTorch's 2^32 streams."""
+    digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=4).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
+
+
+def move_noise(noise: Noise | None, device: torch.device) -> Noise | None:
+    """Move noise to the device of the batch."""
+    return None if noise is None else tuple(x.to(device, non_blocking=True) for x in noise)

@@ -1,0 +1,101 @@
+"""ADMIN: weighted residuals for very deep post-norm Transformers (Liu et al. 2020, "Understanding
+the difficulty of training Transformers").
+
+A sub-layer computes LN(x * omega + f(x)) with a weight omega per channel. omega starts at the
+square root of the summed variances of the side's input and of the outputs of the sub-layers before,
+measured on training sentences. The first sub-layer's omega starts at 1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+logger = logging.getLogger(__name__)
+
+PROFILE_TOKENS = 4096
+PROFILE_SEED = 1
+
+
+@contextmanager
+def profile(side: nn.Module, padding_mask: Tensor) -> Iterator[None]:
+    """Let a forward pass of an encoder or decoder set its omegas.
+
+    Args:
+        side: the encoder or decoder.
+        padding_mask: bool [B, T], True at padding, a source BOS included.
+    """
+    real = ~padding_mask.t()
+    variance: list[Tensor] = []
+
+    def weigh_residual(y: Tensor, x: Tensor, omega: Tensor) -> Tensor:
+        if variance:
+            omega.fill_(sum(variance).sqrt())
+        else:
+            variance.append(x[real].var())
+        variance.append(y[real].var())
+        return torch.addcmul(y, x, omega)
+
+    layers = list(side.layers._modules.values())  # iterating would drop some (layer drop)
+    for layer in layers:
+        layer.weigh_residual = weigh_residual
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.weigh_residual
+
+
+def load_profile_batch(task: Any) -> dict[str, Tensor]:
+    """Return about PROFILE_TOKENS target tokens of sentence pairs from all of the training data.
+
+    Raises:
+        ValueError: the task has no training data.
+    """
+    cfg = getattr(task, "cfg", None)
+    split = getattr(cfg, "train_subset", None) or "train"
+    try:
+        if split not in task.datasets:
+            task.load_dataset(split, epoch=1, combine=True)
+        dataset = task.dataset(split)
+        sizes = np.maximum(dataset.src_sizes, dataset.tgt_sizes)
+    except (AttributeError, FileNotFoundError, KeyError) as error:
+        raise ValueError(
+            f"--residual-init admin needs training data, and cannot load it: {error}"
+        ) from None
+    typical = np.flatnonzero(sizes <= np.quantile(sizes, 0.95))  # long pairs would be padding
+    count = max(1, int(PROFILE_TOKENS / sizes[typical].mean()))
+    indices = typical[np.unique(np.linspace(0, len(typical) - 1, count).astype(int))]
+    return dataset.collater([dataset[int(index)] for index in indices])["net_input"]
+
+
+@torch.no_grad()
+def initialize_omegas(model: nn.Module, task: Any) -> None:
+    """Set all omegas of a new model from one pass over training sentences.
+
+    The model is profiled when it is built. All processes of a training build the same model from
+    the same seed and data, so that their omegas are equal. Dropout is on, as in the authors' code.
+    """
+    batch = load_profile_batch(task)
+    source, target = batch["src_tokens"], batch["prev_output_tokens"]
+    padding_idx = model.encoder.padding_idx
+    was_training = model.training
+    model.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(PROFILE_SEED)
+        with profile(model.encoder, model.encoder.prepend_bos(source).eq(padding_idx)):
+            encoder_out = model.encoder(source)
+        with profile(model.decoder, target.eq(padding_idx)):
+            model.decoder(target, encoder_out=encoder_out)
+    model.train(was_training)
+    last = [side.layers[-1].fc_omega[0].item() for side in (model.encoder, model.decoder)]
+    logger.info(
+        "ADMIN: profiled %d pairs; omega grows from 1 to %.2f in the encoder and %.2f in the "
+        "decoder", len(source), *last,
+    )  # fmt: skip

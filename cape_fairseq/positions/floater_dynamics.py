@@ -1,0 +1,172 @@
+"""The dynamics of FLOATER: the ODE of the paper, and the recurrences of its Table 6."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cape_fairseq.positions.options import choice, option
+from cape_fairseq.positions.sinusoidal import sinusoid
+
+FIXED_STEP = ("euler", "midpoint", "heun2", "heun3", "rk4", "explicit_adams")
+SOLVERS = (*FIXED_STEP, "dopri5", "dopri8", "bosh3", "adaptive_heun")
+RECURRENCES = {"rnn-scalar": 1, "rnn2-scalar": 2, "rnn-vector": 2}  # numbers of cells
+
+
+@dataclass
+class FloaterConfig:
+    floater_form: choice("bias", "additive") = option(
+        "bias", "FLOATER: biases of queries, keys and values (Eqs. 12-13), or vectors added to the "
+        "input of layers (Eq. 8)", fixed=True,
+    )  # fmt: skip
+    floater_base_encoding: str = option(
+        "sinpos", "FLOATER, bias form: the encoding that the biases are added to", fixed=True
+    )
+    floater_layers: choice("all", "input") = option(
+        "all", "FLOATER: every layer, or only the first of each side", fixed=True
+    )
+    floater_share: choice("side", "both") = option(
+        "side", "FLOATER: one h for each side, or one h for both (Table 6)", fixed=True
+    )
+    floater_dynamics: choice("ode", *RECURRENCES) = option(
+        "ode", "FLOATER: the paper's ODE, or a recurrence of its Table 6", fixed=True
+    )
+    floater_nonlinearity: choice("tanh", "relu") = option(
+        "tanh", "FLOATER: non-linearity of h; the paper names none", fixed=True
+    )
+    floater_beyond: choice("hold", "continue") = option(
+        "hold", "FLOATER: beyond the lengths of training, reuse the last vector, or extrapolate as "
+        "published",
+    )  # fmt: skip
+    floater_step: float = option(0.1, "FLOATER: Delta, the time per token", above=0, fixed=True)
+    floater_solver: choice(*SOLVERS) = option("rk4", "FLOATER: a method of torchdiffeq")
+    floater_solver_steps: float = option(
+        0.5, "FLOATER: steps of a fixed-step solver per token: n, or 1/n for one step over n "
+        "tokens with cubic interpolation (paper: 5)", above=0,
+    )  # fmt: skip
+    floater_rtol: float = option(1e-5, "FLOATER: relative tolerance of adaptive solvers", above=0)
+    floater_atol: float = option(1e-6, "FLOATER: absolute tolerance of adaptive solvers", above=0)
+    floater_gradient: choice("backprop", "adjoint") = option(
+        "backprop", "FLOATER: backpropagation through the solver, or the adjoint equation"
+    )
+    floater_refresh: int = option(
+        1, "FLOATER: solve every N updates in training and reuse the vectors in between", minimum=1
+    )
+
+
+def build_dynamics(cfg: Any, dim: int, zero_output: bool) -> nn.Module:
+    """Build what maps initial vectors [N, C] and a length to vectors [length, N, C].
+
+    ``zero_output`` makes all vectors constant at first.
+    """
+    ode = cfg.floater_dynamics == "ode"
+    dynamics = ODE(cfg, dim) if ode else Recurrence(cfg.floater_dynamics, dim)
+    last = dynamics.outer if ode else dynamics.cells[-1]
+    with torch.no_grad():
+        # A term that grows with the time would carry the vectors of long texts far away.
+        last.weight[:, 0 if zero_output else dim :].zero_()
+    return dynamics
+
+
+def build_linear(dim: int, extra: int) -> nn.Linear:
+    """Build a linear map of a vector and an input with ``extra`` entries: (C + extra) -> C."""
+    linear = nn.Linear(dim + extra, dim)
+    nn.init.normal_(linear.weight, 0, dim**-0.5)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+class ODE(nn.Module):
+    """dp/dt = h(t, p), h two linear maps with the time appended to the input of each, and a
+    non-linearity between them: 2 C^2 + 4 C parameters (section 3.2)."""
+
+    def __init__(self, cfg: Any, dim: int) -> None:
+        super().__init__()
+        self.cfg = cfg
+        self.inner, self.outer = build_linear(dim, 1), build_linear(dim, 1)
+
+    def forward(self, initial: Tensor, length: int) -> Tensor:
+        """Solve from ``initial`` [N, C] at times 0, Delta, 2 Delta, ...: [length, N, C]."""
+        import torchdiffeq  # it imports SciPy, which takes half a second
+
+        if length == 1:
+            return initial.unsqueeze(0)
+        cfg, stride = self.cfg, self.tokens_per_step
+        # Whole steps only, so that a vector does not depend on how many more are solved.
+        tokens = stride * math.ceil((length - 1) / stride) + 1
+        times = torch.arange(tokens, dtype=initial.dtype, device=initial.device) * cfg.floater_step
+        options: dict[str, Any] = {}
+        if cfg.floater_solver in FIXED_STEP:
+            interpolation = "linear" if stride == 1 else "cubic"
+            options = {"grid_constructor": self.make_grid, "interp": interpolation}
+        if cfg.floater_solver == "explicit_adams":
+            options["max_order"] = 5  # torchdiffeq's 12 is unstable at these steps
+        if cfg.floater_solver == "bosh3":
+            options["step_t"] = times  # its interpolation between steps is wrong by 10 %
+        tolerances = {"rtol": cfg.floater_rtol, "atol": cfg.floater_atol}
+        arguments = {"method": cfg.floater_solver, "options": options, **tolerances}
+        inner, outer = (split_time(linear, initial.dtype) for linear in (self.inner, self.outer))
+        nonlinearity = torch.tanh if cfg.floater_nonlinearity == "tanh" else torch.relu
+
+        def h(t: Tensor, p: Tensor) -> Tensor:
+            hidden = nonlinearity(F.linear(p, inner[0], torch.addcmul(inner[2], inner[1], t)))
+            return F.linear(hidden, outer[0], torch.addcmul(outer[2], outer[1], t))
+
+        if cfg.floater_gradient == "backprop":
+            return torchdiffeq.odeint(h, initial, times, **arguments)[:length]
+        arguments["adjoint_params"] = tuple(p for p in (*inner, *outer) if p.requires_grad)
+        return torchdiffeq.odeint_adjoint(h, initial, times, **arguments)[:length]
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Return the number of tokens that a step of a fixed-step solver covers."""
+        fixed = self.cfg.floater_solver in FIXED_STEP
+        return max(1, round(1 / self.cfg.floater_solver_steps)) if fixed else 1
+
+    def make_grid(self, h: object, initial: Tensor, times: Tensor) -> Tensor:
+        """Return all times of a fixed-step solver, exactly those of tokens among them."""
+        if times[0] > times[-1]:  # the adjoint equation runs backwards
+            return self.make_grid(h, initial, times.flip(0)).flip(0)
+        if len(times) > 2:  # and from token to token
+            times = times[:: self.tokens_per_step]
+        parts = max(1, round(self.cfg.floater_solver_steps))
+        fractions = torch.arange(parts, dtype=times.dtype, device=times.device) / parts
+        within = times[:-1, None] + times.diff()[:, None] * fractions
+        return torch.cat([within.flatten(), times[-1:]])
+
+
+def split_time(linear: nn.Linear, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the weights of the vector and of the time, and the bias."""
+    weight = linear.weight.to(dtype)
+    return weight[:, :-1].contiguous(), weight[:, -1], linear.bias.to(dtype)
+
+
+class Recurrence(nn.Module):
+    """p_{i+1} = RNN(z_i, p_i) (Eq. 14), compared with FLOATER in Table 6.
+
+    ``rnn-scalar`` has one cell and the index i as its input z_i, ``rnn2-scalar`` two cells,
+    ``rnn-vector`` two whose input is the sinusoid of i. (The paper says one; its parameter count
+    of 1,050 K at C = 512 fits two.)
+    """
+
+    def __init__(self, kind: str, dim: int) -> None:
+        super().__init__()
+        self.extra = dim if kind == "rnn-vector" else 1
+        self.cells = nn.ModuleList(build_linear(dim, self.extra) for _ in range(RECURRENCES[kind]))
+
+    def forward(self, initial: Tensor, length: int) -> Tensor:
+        """Return states 0, 1, ...: [length, N, C]."""
+        count, dim = initial.shape
+        index = torch.arange(length, dtype=initial.dtype, device=initial.device)
+        inputs = index.unsqueeze(1) if self.extra == 1 else sinusoid(index, dim)
+        cells = [(c.weight.to(initial.dtype), c.bias.to(initial.dtype)) for c in self.cells]
+        states = [initial]
+        for z in inputs[:-1]:
+            p = states[-1]
+            for weight, bias in cells:
+                p = torch.tanh(F.linear(torch.cat([p, z.expand(count, -1)], dim=1), weight, bias))
+            states.append(p)
+        return torch.stack(states)

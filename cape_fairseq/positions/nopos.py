@@ -1,0 +1,10 @@
+"""A Transformer without positions."""
+
+from cape_fairseq.positions.base import PositionEncoding, register_encoding
+
+
+@register_encoding("nopos")
+class NoPositions(PositionEncoding):
+    """No position encoding."""
+
+    summary = "none"

@@ -1,0 +1,76 @@
+"""Options as fields of dataclasses: default, help, choices and bounds in one place.
+
+fairseq turns the fields into command-line options. It reads their types at run time, so files with
+options do not import annotations from the future, and spell ``Optional``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import Field, field, fields
+from enum import Enum
+from typing import Any
+
+
+def option(default: Any, help: str, **metadata: Any) -> Any:
+    """Create a field of a dataclass of options.
+
+    Args:
+        default: the default value; None if it depends on other options.
+        help: the text of ``--help``.
+        metadata: ``minimum`` or ``above`` bound the value; ``fixed=True`` marks an option that
+            gives trained parameters their meaning, so that it must equal the checkpoint's.
+    """
+    return field(default=default, metadata={"help": help, **metadata})
+
+
+def choice(*values: str) -> type[Enum]:
+    """Create the type of an option with these values."""
+    return Enum("Choice", {value: value for value in values}, type=str)
+
+
+def list_choices(item: Field) -> list[str] | None:
+    """Return the values of an option of :func:`choice`, or None for other options."""
+    for kind in getattr(item.type, "__args__", (item.type,)):  # Optional[...] or the type itself
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return [member.value for member in kind]
+    return None
+
+
+def format_flag(name: str) -> str:
+    """Return the name of an option on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def require(condition: bool, name: str, value: Any, expected: str) -> None:
+    """Check a condition of an option.
+
+    Raises:
+        ValueError: the message has the option, its value and what is expected.
+    """
+    if not condition:
+        raise ValueError(f"{format_flag(name)} is {value}, but it must be {expected}")
+
+
+def validate(options: Any, items: Iterable[Field]) -> None:
+    """Check choices and bounds of options.
+
+    Raises:
+        ValueError: a value is not allowed.
+    """
+    for item in items:
+        value = getattr(options, item.name)
+        values, minimum, above = (
+            list_choices(item),
+            item.metadata.get("minimum"),
+            item.metadata.get("above"),
+        )
+        if values is not None:
+            require(value in values, item.name, value, " or ".join(values))
+        if minimum is not None:
+            require(value >= minimum, item.name, value, f"at least {minimum}")
+        if above is not None:
+            require(value > above, item.name, value, f"greater than {above}")
+
+
+def list_fields(*configs: type | None) -> list[Field]:
+    """Return the fields of dataclasses of options, in order."""
+    return [item for config in configs if config is not None for item in fields(config)]

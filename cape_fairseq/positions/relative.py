@@ -1,0 +1,88 @@
+"""Learned relative positions (Shaw et al. 2018)."""
+
+# No "from __future__ import annotations": fairseq reads the types of options at run time.
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cape_fairseq.positions.attention import DotProductAttention, softmax
+from cape_fairseq.positions.base import PositionEncoding, register_encoding
+from cape_fairseq.positions.options import choice, option
+
+
+@dataclass
+class RelposConfig:
+    relpos_max_distance: int = option(
+        150, "relpos: distances beyond this share one vector", minimum=1, fixed=True
+    )
+    relpos_layers: choice("all", "first") = option(
+        "all", "relpos: layers with relative positions", fixed=True
+    )
+    relpos_terms: choice("keys", "keys+values") = option(
+        "keys+values", "relpos: what the vectors are added to", fixed=True
+    )
+
+
+@register_encoding("relpos", RelposConfig)
+class RelativePositions(PositionEncoding):
+    """Learned vectors of clipped distances in self-attention."""
+
+    summary = "learned vectors of clipped distances in self-attention"
+    paper = "https://arxiv.org/abs/1803.02155"
+
+    def build_attention(self, layer: int) -> DotProductAttention:
+        if self.cfg.relpos_layers == "first" and layer > 0:
+            return DotProductAttention()
+        values = self.cfg.relpos_terms == "keys+values"
+        head_dim = self.side.dim // self.side.heads
+        return RelativeAttention(head_dim, self.cfg.relpos_max_distance, values)
+
+
+class RelativeAttention(DotProductAttention):
+    """Attention with a vector for each distance added to keys (Eq. 4) and values (Eq. 3).
+
+    Args:
+        head_dim: width D of a head; all heads share the vectors.
+        max_distance: larger distances are clipped to it.
+        values: whether values have vectors, too.
+    """
+
+    def __init__(self, head_dim: int, max_distance: int, values: bool = True) -> None:
+        super().__init__()
+        self.max_distance = max_distance
+        self.relative_keys = build_table(head_dim, max_distance)
+        self.relative_values = build_table(head_dim, max_distance) if values else None
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        queries, keys = q.size(2), k.size(2)
+        limit = min(self.max_distance, keys - 1)  # longer distances do not occur
+        rows = slice(self.max_distance - limit, self.max_distance + limit + 1)
+        s = torch.arange(keys, device=q.device)
+        distance = (s - s[keys - queries :, None]).clamp(-limit, limit) + limit  # key - query
+        q = q * q.size(-1) ** -0.5
+        by_distance = q @ self.relative_keys[rows].type_as(q).t()  # [B, H, T, 2 limit + 1]
+        index = distance.expand(*q.shape[:3], keys)
+        scores = q @ k.transpose(2, 3) + by_distance.gather(-1, index)
+        weights = softmax(scores, mask, causal)
+        dropped = F.dropout(weights, dropout).type_as(v)
+        x = dropped @ v
+        if self.relative_values is not None:
+            summed = torch.zeros_like(by_distance).type_as(v).scatter_add(-1, index, dropped)
+            x = x + summed @ self.relative_values[rows].type_as(v)
+        return x, weights if need_weights else None
+
+
+def build_table(head_dim: int, max_distance: int) -> nn.Parameter:
+    """Create vectors of the distances -max_distance to max_distance."""
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * max_distance + 1, head_dim)))

@@ -1,1 +1,0 @@
-"""Learned relative positions (Shaw et al. 2018): the definition, blocks of scores, attention."""

@@ -1,0 +1,57 @@
+"""Sinusoidal positions (Vaswani et al. 2017, section 3.5), as fairseq computes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.options import require
+
+
+def sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """Encode real positions with ``dim // 2`` sines followed by as many cosines.
+
+    Component k has the frequency 10000^(-k / (dim // 2 - 1)), so that integers give the table of
+    ``fairseq.modules.SinusoidalPositionalEmbedding``. An odd ``dim`` ends in a zero, as there.
+
+    Args:
+        positions: [...], computed in float32 (float64 stays float64).
+        dim: width of the encoding, at least 4.
+
+    Returns:
+        [..., dim].
+    """
+    dtype = torch.float64 if positions.dtype == torch.float64 else torch.float32
+    half = dim // 2
+    steps = torch.arange(half, dtype=dtype, device=positions.device)
+    frequencies = torch.exp(steps * -(math.log(10000) / (half - 1)))
+    angles = positions.to(dtype).unsqueeze(-1) * frequencies
+    encoded = torch.cat([angles.sin(), angles.cos()], dim=-1)
+    return torch.nn.functional.pad(encoded, (0, dim % 2))
+
+
+@register_encoding("sinpos")
+class Sinusoidal(PositionEncoding):
+    """Sinusoids added to the input, or to the input of every layer (FLOATER, Eq. 7)."""
+
+    summary = "sinusoids added to the input, equal to fairseq's"
+    paper = "https://arxiv.org/abs/1706.03762"
+    real_valued = True
+    adds_to_layers = True
+    allows_randpos = True
+
+    def __init__(self, cfg: Any, side: Side) -> None:
+        super().__init__(cfg, side)
+        require(side.dim >= 4, f"{side.name}_embed_dim", side.dim, "at least 4 for sinusoids")
+        self.offset = side.padding_idx + 1  # fairseq's position of the first token
+
+    def embed(self, positions: Tensor) -> list[Tensor]:
+        encoded = sinusoid(positions + self.offset, self.side.dim)
+        if self.cfg.position_layers == "input":
+            return [encoded]
+        numbers = torch.arange(1.0, self.side.layers + 1, device=positions.device)
+        return [encoded + layer for layer in sinusoid(numbers, self.side.dim)]

@@ -1,0 +1,97 @@
+"""Errors, arguments, files and tables of the command-line tools."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+class UserError(ValueError):
+    """An error in what the user gave; its message is one sentence for the command line."""
+
+
+def build_parser(tool: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Create the parser of a tool, with examples below its options."""
+    return argparse.ArgumentParser(
+        prog=f"cape-fairseq {tool}",
+        description=description,
+        epilog=f"examples:\n{examples.strip(chr(10))}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
+    """Parse ``NAME=FILE[,FILE...]`` arguments; several files are the seeds of a system.
+
+    Raises:
+        UserError: an argument has another form, or a name comes twice.
+    """
+    files: dict[str, list[Path]] = {}
+    for argument in arguments:
+        name, _, paths = argument.partition("=")
+        if not name or not paths:
+            raise UserError(f"{argument!r} must have the form NAME=FILE[,FILE...]")
+        if name in files:
+            raise UserError(f"the name {name} is given twice; choose another")
+        files[name] = [Path(path) for path in paths.split(",")]
+    return files
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, gzipped if it ends in .gz.
+
+    Raises:
+        UserError: the file cannot be read, or is not UTF-8.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as stream:  # split at b"\n" alone
+            for line in stream:
+                yield line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error.object!r:.60}); convert it first") from None
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+
+
+@contextmanager
+def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a file for writing that appears complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    encoding = None if "b" in mode else "utf-8"
+    try:
+        with open(temporary, mode, encoding=encoding) as stream:
+            yield stream
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path | None, data: dict[str, Any]) -> None:
+    """Write a tool's results to ``--json``, if it is given."""
+    if path is not None:
+        with write_atomically(path) as stream:
+            json.dump(data, stream, indent=1, ensure_ascii=False)
+            stream.write("\n")
+
+
+def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Format a Markdown table with aligned columns."""
+    lines = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    cells = [[c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in (head, *lines)]
+    rule = ["-" * width for width in widths]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (cells[0], rule, *cells[1:]))
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Save a Matplotlib figure, complete or not at all."""
+    with write_atomically(path, "wb") as stream:
+        figure.savefig(stream, dpi=120, format=path.suffix.removeprefix(".") or "png")

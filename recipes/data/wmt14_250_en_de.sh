@@ -1,4 +1,0 @@
-#!/usr/bin/env bash
-# Fetch and prepare the corpus wmt14_250_en_de: bash recipes/data/wmt14_250_en_de.sh --out DIR [--archives DIR] [--limit N]
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-recipe prepare-corpus wmt14_250_en_de "$@"

@@ -1,0 +1,21 @@
+# Sourced by the recipes: use the active environment if it has the plugin, else .venv of this folder.
+# With --dry-run as the first argument, commands are printed instead of run.
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+DRY_RUN=
+if [ "${1:-}" = --dry-run ]; then DRY_RUN=yes; fi
+if ! command -v cape-fairseq >/dev/null 2>&1; then
+    if [ -z "$DRY_RUN" ] && [ ! -x "$ROOT/.venv/bin/cape-fairseq" ]; then bash "$ROOT/scripts/install.sh"; fi
+    PATH=$ROOT/.venv/bin:$PATH
+fi
+USER_DIR=$ROOT/cape_fairseq
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+
+run() {  # run COMMAND...: run a command, or print it as it can be pasted into a shell
+    if [ -z "$DRY_RUN" ]; then "$@"; else echo "${*@Q}"; fi
+}
+
+write() {  # write FILE COMMAND...: write the output of a command to FILE, complete or not at all
+    local file=$1; shift
+    if [ -n "$DRY_RUN" ]; then echo "${*@Q} > ${file@Q}"; return; fi
+    "$@" > "$file.part" && mv "$file.part" "$file"
+}

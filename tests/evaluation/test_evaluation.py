@@ -1,0 +1,199 @@
+"""The evaluation tools on small outputs of fairseq-generate, against slow rewrites."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU
+
+from cape_fairseq.cli import TOOLS, main
+from cape_fairseq.evaluation.bleu_by_length import compute_length_ratio, count_kept_sentences
+from cape_fairseq.evaluation.generated import read_generated
+from cape_fairseq.evaluation.position_loss import (
+    average_bins,
+    average_windows,
+    build_matrix,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def write_output(path, rows, scored=False):
+    """Write rows of (source, reference, translation, log-probabilities in nats)."""
+    lines = []
+    for number in RNG.permutation(len(rows)):
+        source, reference, translation, scores = rows[number]
+        base2 = " ".join(f"{score / math.log(2):.4f}" for score in scores)
+        hypothesis = reference if scored else translation
+        lines += [
+            f"S-{number}\t{source}",
+            f"T-{number}\t{reference}",
+            f"H-{number}\t-0.5\t{hypothesis}",
+            f"D-{number}\t-0.5\t{hypothesis}",
+            f"P-{number}\t{base2}",
+        ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def make_rows(seed: int, count: int = 12):
+    rng = np.random.default_rng(seed)
+    words = np.random.default_rng(1)
+    rows = []
+    for number in range(count):
+        reference = " ".join(f"w{words.integers(9)}" for _ in range(3 + number)) + " ."
+        kept = [w if rng.random() < 0.8 else "x" for w in reference.split()]
+        length = len(reference.split()) + 1
+        rows.append((reference.upper(), reference, " ".join(kept), -rng.random(length)))
+    return rows
+
+
+def test_sentences_are_read_in_order_in_nats(tmp_path):
+    rows = make_rows(1)
+    sentences = read_generated(write_output(tmp_path / "out", rows))
+    for sentence, (source, reference, translation, scores) in zip(sentences, rows, strict=True):
+        assert (sentence.source, sentence.reference) == (source, reference)
+        assert sentence.text == translation
+        np.testing.assert_allclose(sentence.scores, scores, atol=1e-3)
+
+
+class TestPositionLoss:
+    def test_means_over_bins_and_windows(self):
+        scores = [-RNG.random(n) for n in (4, 7, 2)]
+        matrix = build_matrix(scores)  # EOS is left out
+        bins = average_bins(matrix, [0, 2, 6])
+        first = -np.concatenate([s[:-1][:2] for s in scores])
+        assert bins.mean[0] == pytest.approx(first.mean())
+        assert bins.sentences.tolist() == [3, 2]
+        windows = average_windows(matrix, 3)
+        for position in range(6):
+            near = [
+                -s[:-1][p]
+                for s in scores
+                for p in range(position - 1, position + 2)
+                if 0 <= p < len(s) - 1
+            ]
+            assert windows.mean[position] == pytest.approx(np.mean(near))
+
+    def test_errors_are_standard_errors_of_independent_sentences(self):
+        scores = [-RNG.random(2) for _ in range(50)]
+        found = average_bins(build_matrix(scores), [0, 1])
+        values = np.array([s[0] for s in scores])
+        expected = values.std(ddof=1) / math.sqrt(50)
+        assert found.error[0] == pytest.approx(expected, rel=0.02)
+
+    def test_the_tool_averages_seeds(self, tmp_path, capsys):
+        files = [write_output(tmp_path / f"{s}.txt", make_rows(s), True) for s in (1, 2)]
+        output = tmp_path / "loss.json"
+        arguments = [f"a={files[0]},{files[1]}", f"b={files[0]}", "--json", str(output)]
+        assert main(["position-loss", *arguments, "--plot", str(tmp_path / "loss.png")]) == 0
+        systems = json.loads(output.read_text())["systems"]
+        means = [np.concatenate([-r[3][:-1] for r in make_rows(s)]).mean() for s in (1, 2)]
+        assert systems["a"]["all"]["mean"][0] == pytest.approx(np.mean(means), abs=1e-3)
+        assert systems["a"]["all"]["error"][0] == pytest.approx(np.std(means, ddof=1), abs=1e-3)
+        assert systems["b"]["all"]["mean"][0] == pytest.approx(means[0], abs=1e-3)
+        assert (tmp_path / "loss.png").stat().st_size > 1000
+        assert "a" in capsys.readouterr().out
+
+    def test_translations_are_not_references(self, tmp_path, capsys):
+        path = write_output(tmp_path / "out", make_rows(1))
+        assert main(["position-loss", f"a={path}"]) == 1
+        assert "--score-reference" in capsys.readouterr().err
+
+    def test_systems_must_have_scored_the_same_references(self, tmp_path):
+        paths = [write_output(tmp_path / str(n), make_rows(1, n), True) for n in (3, 4)]
+        assert main(["position-loss", f"a={paths[0]}", f"b={paths[1]}"]) == 1
+
+
+def test_bleu_by_length_equals_sacrebleu_in_every_bin(tmp_path):
+    rows = make_rows(1)
+    files = [write_output(tmp_path / f"{s}.txt", make_rows(s)) for s in (1, 2)]
+    output = tmp_path / "bleu.json"
+    arguments = [f"a={files[0]}", f"b={files[1]}", "--edges", "0,8,100", "--samples", "50"]
+    figure = tmp_path / "bleu.png"
+    assert main(["bleu-by-length", *arguments, "--json", str(output), "--plot", str(figure)]) == 0
+    found = json.loads(output.read_text())["systems"]["a"]
+    for name, members in (
+        ("0-7", [r for r in rows if len(r[0].split()) < 8]),
+        ("8-99", [r for r in rows if len(r[0].split()) >= 8]),
+        ("all", rows),
+    ):
+        expected = BLEU().corpus_score([r[2] for r in members], [[r[1] for r in members]]).score
+        assert found[name]["bleu"] == pytest.approx(expected, abs=0.01)
+        assert found[name]["sentences"] == len(members)
+    assert figure.stat().st_size > 1000
+
+
+def test_length_ratio_and_sentences_kept():
+    references = ["a b . c d .", "e f !"]
+    texts = ["a b .", "e f ! g ! h !"]
+    assert compute_length_ratio(texts, references) == 10 / 9
+    assert count_kept_sentences(texts, references) == 2 / 3
+
+
+def test_compare_reports_mean_and_deviation_over_seeds(tmp_path):
+    files = [write_output(tmp_path / f"{s}.txt", make_rows(s)) for s in (1, 2)]
+    output = tmp_path / "scores.json"
+    assert main(["compare", f"a={files[0]},{files[1]}", "--json", str(output)]) == 0
+    found = json.loads(output.read_text())["systems"]["a"]["bleu"]
+    scores = [
+        BLEU().corpus_score([r[2] for r in rows], [[r[1] for r in rows]]).score
+        for rows in (make_rows(1), make_rows(2))
+    ]
+    assert found["mean"] == pytest.approx(np.mean(scores))
+    assert found["deviation"] == pytest.approx(np.std(scores, ddof=1))
+
+
+def test_token_wins_count_tokens_one_by_one(tmp_path):
+    rows = make_rows(1), make_rows(2)
+    files = [write_output(tmp_path / str(i), r, True) for i, r in enumerate(rows)]
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("w1 50\nw2 5\n. 2000\n")
+    output = tmp_path / "wins.json"
+    options = ["--dictionary", str(dictionary), "--json", str(output)]
+    figure = ["--plot", str(tmp_path / "wins.png")]
+    assert main(["token-wins", f"a={files[0]}", f"b={files[1]}", *options, *figure]) == 0
+    result = json.loads(output.read_text())
+    pairs = [
+        (a > b, position, word)
+        for one, other in zip(*rows, strict=True)
+        for position, (a, b, word) in enumerate(
+            zip(one[3][:-1], other[3][:-1], one[1].split(), strict=True)
+        )
+    ]
+    assert result["share"] == pytest.approx(np.mean([win for win, *_ in pairs]), abs=1e-4)
+    found = result["maps"]["frequency"]
+    row, column = found["rows"].index("10-99"), found["columns"].index("0-9")
+    chosen = [win for win, position, word in pairs if word == "w1" and position < 10]
+    assert found["tokens"][row][column] == len(chosen)
+    assert found["share"][row][column] == pytest.approx(np.mean(chosen), abs=1e-4)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_tool_has_help_with_two_examples(tool, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([tool, "--help"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    examples = text.partition("examples:")[2]
+    assert len([line for line in examples.splitlines() if line.startswith("  ")]) >= 2
+
+
+def test_there_are_at_most_13_tools_and_a_misspelt_one_gets_a_suggestion(capsys):
+    assert len(TOOLS) <= 13
+    assert main(["trnslate"]) == 2
+    assert "translate" in capsys.readouterr().err
+
+
+def test_every_encoding_is_listed(capsys):
+    from cape_fairseq.positions import ENCODINGS
+
+    assert main(["encodings"]) == 0
+    text = capsys.readouterr().out
+    for name, cls in ENCODINGS.items():
+        assert f"\n{name}: " in f"\n{text}"
+        assert cls.paper in text
+    assert main(["encodings", "nothing"]) == 1

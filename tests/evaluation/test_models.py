@@ -1,0 +1,206 @@
+"""Tools that need a model: shift invariance, plots of positions, averages, translate, export."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from cape_fairseq import load
+from cape_fairseq.cli import main
+from cape_fairseq.evaluation.shift_invariance import compute_similarities, make_shiftable
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.inference.translate import count_ends, split_sentences
+from tests.support import build, fairseq, make_batch, run, train
+
+
+def test_similarity_of_hidden_states_equals_a_slow_rewrite():
+    model = build("sinpos")
+    source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
+    states = []
+    for offset in (0, 40):
+        augment = type(model.encoder.positions).augment
+        for side in (model.encoder, model.decoder):
+            side.positions.augment = lambda p, *_, o=offset: p + o
+        with torch.no_grad():
+            out = model.encoder(source)
+            features = model.decoder(target, out, features_only=True)[0]
+        states.append((out["encoder_out"][0].transpose(0, 1), features))
+        for side in (model.encoder, model.decoder):
+            del side.positions.augment
+        assert type(model.encoder.positions).augment is augment
+    expected = [
+        torch.stack(
+            [
+                torch.cosine_similarity(a[i, j], b[i, j], dim=0)
+                for i, j in zip(*tokens.ne(1).nonzero(as_tuple=True), strict=True)
+            ]
+        ).mean()
+        for a, b, tokens in zip(*states, (source, target), strict=True)
+    ]
+    for side in (model.encoder, model.decoder):
+        make_shiftable(side, "x")
+    net_input = {"src_tokens": source, "prev_output_tokens": target}
+    found = compute_similarities(model, [net_input], [0.0, 40.0])
+    for side, value in zip(("encoder", "decoder"), expected, strict=True):
+        assert found[side][0, 1] == pytest.approx(float(value), abs=1e-5)
+        assert found[side].diagonal().tolist() == pytest.approx([1, 1])
+
+
+def test_shift_invariance_of_checkpoints(cape_checkpoint, data_bin, tmp_path):
+    output = tmp_path / "shift.json"
+    options = ["--sentences", "20", "--offsets", "0,50", "--json", str(output)]
+    assert main(["shift-invariance", f"cape={cape_checkpoint}", *options]) == 0
+    matrix = np.array(json.loads(output.read_text())["systems"]["cape"]["encoder"])
+    assert matrix[0, 1] == matrix[1, 0] < 1
+
+
+def test_swapped_stacks_are_scored_against_their_own_references(tmp_path):
+    from tests.evaluation.test_evaluation import make_rows, write_output
+
+    files = [write_output(tmp_path / str(s), make_rows(s)) for s in (1, 2)]
+    output = tmp_path / "x.json"
+    arguments = ["--swapped", f"a={files[0]},{files[1]}", "--json", str(output)]
+    assert main(["shift-invariance", *arguments]) == 0
+    scores = json.loads(output.read_text())["systems"]["a"]
+    assert scores["original"] != scores["swapped"]
+
+
+def test_positions_of_encodings_and_checkpoints(cape_checkpoint, tmp_path):
+    output = tmp_path / "vectors.json"
+    arguments = ["sinpos", "abspos", f"cape={cape_checkpoint}", "--positions", "12", "--dim", "32"]
+    figure = ["--plot", str(tmp_path / "x.png"), "--json", str(output)]
+    assert main(["plot-positions", *arguments, *figure]) == 0
+    vectors = {name: np.array(v) for name, v in json.loads(output.read_text()).items()}
+    np.testing.assert_allclose(vectors["sinpos"], vectors["cape"], atol=1e-5)
+    # Dot products of sinusoids depend on the distance alone: the sum of cos(w_k distance).
+    products = vectors["sinpos"] @ vectors["sinpos"].T
+    frequencies = 10000.0 ** (-np.arange(16) / 15)
+    for i in range(12):
+        expected = np.cos(frequencies * abs(i - 3)).sum()
+        assert products[i, 3] == pytest.approx(expected, abs=1e-4)
+    assert main(["plot-positions", "alibi"]) == 1
+
+
+class TestAverage:
+    def save(self, path, system, seed):
+        model = build(system, seed)
+        model.encoder.source_scale.fill_(1.0 + seed / 10)
+        state = {"args": model.cfg, "cfg": None, "model": model.state_dict()}
+        state["args"] = __import__("argparse").Namespace(arch=system)
+        torch.save(state, path)
+        return model
+
+    @pytest.mark.parametrize("system", ["cape", "floater", "relpos"])
+    def test_parameters_are_means_and_integers_stay(self, tmp_path, system):
+        models = [self.save(tmp_path / f"checkpoint{s}.pt", system, s) for s in (1, 2, 3)]
+        output = tmp_path / "out" / "averaged.pt"
+        assert main(["average", str(tmp_path), "--last", "2", "--output", str(output)]) == 0
+        state = torch.load(output, weights_only=True)["model"]
+        for name, value in state.items():
+            one, other = (m.state_dict()[name] for m in models[1:])
+            expected = (one.double() + other.double()) / 2
+            torch.testing.assert_close(value.double(), expected, atol=1e-6, rtol=1e-5)
+        build(system).load_state_dict(state)
+
+    def test_other_parameters_are_rejected(self, tmp_path):
+        for number, system in enumerate(("relpos", "sinpos"), 1):
+            self.save(tmp_path / f"checkpoint{number}.pt", system, 1)
+        arguments = [str(tmp_path), "--last", "2", "--output", str(tmp_path / "x.pt")]
+        assert main(["average", *arguments]) == 1
+        assert not (tmp_path / "x.pt").exists()
+
+
+class TestTranslate:
+    def test_sentences_are_split_and_counted(self):
+        sentences = split_sentences("He came. She left! Why?", "en")
+        assert sentences == ["He came.", "She left!", "Why?"]
+        assert count_ends("He came. „So.“ Why? No end") == 3
+
+    def test_as_many_lines_out_as_in_and_missing_sentences_are_reported(
+        self, cape_checkpoint, data_bin
+    ):
+        text = "the man has bought the old book. a girl sells 2 eggs.\n\nthe queen laughs .\n"
+        command = [sys.executable, "-m", "cape_fairseq.cli", "translate", cape_checkpoint]
+        result = run(*command, "--data", data_bin, input=text)
+        assert len(result.stdout.splitlines()) == 3
+        assert result.stdout.splitlines()[1] == ""
+        assert "line 1: 0 sentences in the translation, 2 in the source" in result.stderr
+
+    def test_python_gives_the_translations_of_fairseq_interactive(self, cape_checkpoint, data_bin):
+        lines = ["the old man buys a book .", "a girl laughs because the queen sees two eggs ."]
+        translator = load(cape_checkpoint, data=data_bin)
+        options = ["--path", cape_checkpoint, "--tokenizer", "moses", "--beam", 5, "--cpu"]
+        languages = ["--source-lang", "en", "--target-lang", "de"]
+        output = fairseq("interactive", data_bin, *options, *languages, input="\n".join(lines))
+        expected = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
+        assert translator.translate_sentences(lines) == expected
+
+    def test_a_missing_checkpoint_is_one_sentence(self, capsys):
+        assert main(["translate", "nothing.pt"]) == 1
+        assert "nothing.pt" in capsys.readouterr().err
+
+
+def test_hostile_checkpoints_are_not_loaded(tmp_path):
+    class Hostile:
+        def __reduce__(self):
+            return (os.system, (f"touch {tmp_path}/done",))
+
+    torch.save({"args": Hostile(), "model": {}}, tmp_path / "x.pt")
+    assert main(["average", str(tmp_path / "x.pt"), "--output", str(tmp_path / "y.pt")]) == 1
+    assert not (tmp_path / "done").exists()
+
+
+class TestExport:
+    @pytest.mark.parametrize("arch", ["cape", "shape", "abspos", "nopos"])
+    def test_fairseqs_transformer_gives_the_same_scores(self, arch, data_bin, tmp_path):
+        train(data_bin, tmp_path / "run", arch=f"{arch}_transformer_tiny", updates=3)
+        checkpoint, output = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "exported"
+        assert (
+            main(["export", str(checkpoint), "--output", str(output), "--data", str(data_bin)]) == 0
+        )
+        ours, task = load_model(checkpoint, data_bin)
+        stock, _ = load_model(output / "model.pt", data_bin)
+        assert type(stock).__module__.startswith("fairseq.")
+        task.load_dataset("test")
+        batch = task.dataset("test").collater([task.dataset("test")[i] for i in range(13)])
+        source, target = batch["net_input"]["src_tokens"], batch["net_input"]["prev_output_tokens"]
+        with torch.no_grad():
+            a = ours(source, None, target)[0].log_softmax(-1)
+            b = stock(ours.encoder.prepend_bos(source), None, target)[0].log_softmax(-1)
+        real = target.ne(1)
+        torch.testing.assert_close(a[real], b[real], atol=1e-5, rtol=1e-4)
+
+    def test_ctranslate2_gives_the_same_translations(self, cape_checkpoint, data_bin, tmp_path):
+        ctranslate2 = pytest.importorskip("ctranslate2")
+        output = tmp_path / "exported"
+        assert (
+            main(["export", str(cape_checkpoint), "--output", str(output), "--data", str(data_bin)])
+            == 0
+        )
+        converter = ctranslate2.converters.FairseqConverter(
+            str(output / "model.pt"), str(output), "en", "de"
+        )
+        converter.convert(str(tmp_path / "ct2"))
+        lines = ["the old man buys a book .", "two girls laugh ."]
+        engine = ctranslate2.Translator(str(tmp_path / "ct2"))
+        found = engine.translate_batch(
+            [["<s>", *line.split()] for line in lines], beam_size=5, max_decoding_length=60,
+            length_penalty=1.0,
+        )  # fmt: skip
+        expected = load(cape_checkpoint, data=data_bin, tokenizer="space").translate_sentences(
+            lines, max_len_a=0, max_len_b=60
+        )
+        assert [" ".join(one.hypotheses[0]) for one in found] == expected
+
+    @pytest.mark.parametrize("arch", ["rope", "relpos", "floater", "alibi"])
+    def test_other_encodings_are_rejected(self, arch, data_bin, tmp_path, capsys):
+        train(data_bin, tmp_path / "run", arch=f"{arch}_transformer_tiny", updates=1)
+        arguments = [str(tmp_path / "run" / "checkpoint_last.pt"), "--output", str(tmp_path / "x")]
+        assert main(["export", *arguments]) == 1
+        assert arch in capsys.readouterr().err
+        assert not (tmp_path / "x").exists()

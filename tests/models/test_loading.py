@@ -1,0 +1,254 @@
+"""Source scale, warm start, options, and what the training log says."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from fairseq.models import build_model
+
+from tests.support import (
+    ENCODINGS,
+    SYSTEMS,
+    SmallTask,
+    build,
+    build_stock,
+    make_batch,
+)
+
+SOURCE, TARGET = make_batch([7, 3], left=True), make_batch([6, 6], begin=True)
+
+
+def score(model):
+    with torch.no_grad():
+        return model.eval()(SOURCE, None, TARGET)[0].log_softmax(-1)
+
+
+def load(model, other):
+    """Load the parameters of another model, as fairseq's trainer does."""
+    model.load_state_dict(other.state_dict(), strict=True)
+    return model
+
+
+class TestWarmStart:
+    @pytest.mark.parametrize("system", SYSTEMS)
+    def test_a_checkpoint_resumes_without_a_message(self, system, caplog):
+        first, second = build(system), build(system, seed=2)
+        caplog.clear()
+        torch.testing.assert_close(score(load(second, first)), score(first))
+        assert not caplog.records
+
+    @pytest.mark.parametrize("target", [n for n in ENCODINGS if n != "floater"])
+    @pytest.mark.parametrize("source", ENCODINGS)
+    def test_any_encoding_starts_from_any(self, source, target):
+        parent, model = build(source), build(target, seed=2)
+        load(model, parent)
+        shared = [
+            n for n, _ in parent.named_parameters() if ".positions." not in n and "attend" not in n
+        ]
+        for name in shared:
+            assert torch.equal(model.state_dict()[name], parent.state_dict()[name]), name
+        assert score(model).isfinite().all()
+
+    @pytest.mark.parametrize(
+        "base", [s for s in SYSTEMS if "floater" not in s and "randpos" not in s]
+    )
+    def test_floater_starts_from_every_encoding_without_a_change(self, base):
+        """Source scale, source BOS and noise of the base are kept."""
+        options = {**SYSTEMS[base], "floater_base_encoding": base.partition("-")[0]}
+        parent = build(base)
+        if parent.encoder.positions.real_valued:
+            parent.encoder.source_scale.fill_(1.3)
+        model = build("floater", seed=2, **options)
+        for side in (model.encoder, model.decoder):
+            torch.nn.init.zeros_(side.positions.dynamics.outer.weight)
+        load(model, parent)
+        torch.testing.assert_close(score(model), score(parent), atol=2e-5, rtol=1e-4)
+        model.train(), parent.train()
+        torch.manual_seed(3)
+        noise = model.sample_noise(SOURCE, TARGET)
+        torch.manual_seed(3)
+        for one, other in zip(noise, parent.sample_noise(SOURCE, TARGET), strict=True):
+            assert (one is None) == (other is None)
+            assert one is None or all(map(torch.equal, one, other))
+
+    @pytest.mark.parametrize("length", [20, 1000, 3000])
+    def test_a_fresh_floater_has_no_divergence_at_any_length(self, length):
+        parent = build("sinpos")
+        model = build("floater", seed=2)
+        for side in (model.encoder, model.decoder):
+            torch.nn.init.zeros_(side.positions.dynamics.outer.weight)
+        load(model, parent)
+        source, target = make_batch([length]), make_batch([length], begin=True)
+        with torch.no_grad():
+            p, q = (m(source, None, target)[0].log_softmax(-1) for m in (parent, model))
+        assert (p.exp() * (p - q)).sum(-1).mean().abs() < 1e-6
+
+    def test_base_encoding_of_floater_is_found_again(self):
+        parent = build("floater-cape")
+        model = load(build("cape", seed=2), parent)
+        assert model.encoder.bos is not None
+        assert torch.equal(model.encoder.source_scale, parent.encoder.source_scale)
+
+    @pytest.mark.parametrize("learned", [False, True])
+    @pytest.mark.parametrize("target", ["sinpos", "cape", "rope_cross", "relpos", "abspos"])
+    def test_stock_checkpoints_load(self, target, learned):
+        stock = build_stock(encoder_learned_pos=learned, decoder_learned_pos=learned)
+        model = load(build(target, seed=2), stock)
+        same = target == ("abspos" if learned else "sinpos")
+        assert torch.allclose(score(model), score(stock), atol=1e-5) == same
+
+    def test_the_inference_path_of_fairseq_0_12_2_is_left_out(self):
+        state = build_stock().state_dict()
+        state["encoder.layers.0.in_proj_weight"] = torch.zeros(3)
+        build("sinpos").load_state_dict(state, strict=True)
+
+    def test_changes_are_logged_in_one_message(self, caplog):
+        caplog.set_level(logging.WARNING)
+        model, parent = build("rope_cross"), build("cape")
+        caplog.clear()
+        load(model, parent)
+        (record,) = caplog.records
+        for words in (
+            "cape to rope_cross",
+            "--source-bos on -> off",
+            "--cape-global-shift 5.0 dropped",
+        ):
+            assert words in record.getMessage()
+
+    @pytest.mark.parametrize(
+        ("system", "option", "value"),
+        [
+            ("rope", "rope_base", 500.0),
+            ("t5", "t5_max_distance", 64),
+            ("relpos", "relpos_max_distance", 5),
+            ("floater", "floater_nonlinearity", "relu"),
+            ("floater", "floater_base_encoding", "alibi"),
+        ],
+    )
+    def test_options_that_change_the_meaning_of_parameters_are_errors(self, system, option, value):
+        with pytest.raises(ValueError, match=option.replace("_", "-")):
+            load(build(system, **{option: value}), build(system))
+
+    def test_floater_names_the_base_encoding_of_the_checkpoint(self):
+        with pytest.raises(ValueError, match="floater-base-encoding cape"):
+            load(build("floater"), build("cape"))
+
+    def test_other_differences_fail(self):
+        state = build("cape").state_dict()
+        del state["encoder.layers.0.fc1.weight"]
+        with pytest.raises(RuntimeError, match="fc1"):
+            build("sinpos").load_state_dict(state, strict=True)
+
+    def test_missing_residual_weights_are_1(self):
+        model = build("sinpos", residual_init="admin-profiled")
+        for name, parameter in model.named_parameters():
+            if "omega" in name:
+                torch.nn.init.constant_(parameter, 3.0)
+        parent = build("sinpos", seed=2)
+        torch.testing.assert_close(score(load(model, parent)), score(parent))
+
+
+class TestSourceScale:
+    def with_scale(self, scale: float, **options):
+        model = build("cape", **options)
+        model.encoder.source_scale.fill_(scale)
+        return model
+
+    def test_the_checkpoints_number_wins_over_a_counted_one(self, caplog):
+        model = load(self.with_scale(1.1), self.with_scale(1.2))
+        assert float(model.encoder.source_scale) == pytest.approx(1.2)
+        assert sum("1.2" in r.getMessage() for r in caplog.records) == 1
+
+    def test_a_given_number_wins_over_the_checkpoints(self, caplog):
+        model = load(build("cape", source_scale="1.5"), self.with_scale(1.2))
+        assert float(model.encoder.source_scale) == pytest.approx(1.5)
+        assert sum("1.2" in r.getMessage() for r in caplog.records) == 1
+
+    def test_auto_without_data_is_1_with_one_warning(self, caplog):
+        assert float(build("cape").encoder.source_scale) == 1
+        assert sum("source-scale" in r.getMessage() for r in caplog.records) == 1
+
+    def test_it_multiplies_the_distance_from_the_first_token(self):
+        model = build("sinpos", source_scale="1.25")
+        numbers = torch.arange(4.0)[None]
+        assert model.encoder.scale_positions(numbers).tolist() == [[0, 1.25, 2.5, 3.75]]
+        assert torch.equal(model.decoder.scale_positions(numbers), numbers)
+
+    def test_half_precision_keeps_it(self):
+        model = build("sinpos", source_scale="1.0337").half()
+        assert float(model.encoder.source_scale) == 1.0337
+        assert model.encoder.scale_positions(torch.tensor([1000.0])) == pytest.approx(1033.7)
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("system", "options", "words"),
+        [
+            ("sinpos", {"cape_global_shift": 3.0}, "cape"),
+            ("rope", {"relpos_layers": "first"}, "relpos"),
+            ("sinpos", {"randpos_range": 5}, "randpos"),
+            ("abspos", {"source_scale": "auto"}, "source-scale"),
+            ("sinpos", {"source_scale": "fast"}, "fast"),
+            ("rope", {"position_layers": "all"}, "position-layers"),
+            ("cape", {"position_augmentation": "randpos"}, "randpos"),
+            ("cape", {"cape_global_scale": 0.5}, "global-scale"),
+            ("t5", {"t5_buckets": 7}, "t5-buckets"),
+            ("rope", {"encoder_attention_heads": 32}, "even"),
+            ("floater", {"floater_base_encoding": "floater"}, "floater-base-encoding"),
+            ("sinpos", {"cross_self_attention": True}, "cross-self-attention"),
+            ("sinpos", {"residual_init": "admin", "encoder_normalize_before": True}, "normalize"),
+        ],
+    )
+    def test_options_that_do_not_fit_are_errors(self, system, options, words):
+        with pytest.raises(ValueError, match=words):
+            build(system, **options)
+
+    def test_base_encoding_of_floater_has_its_options(self):
+        model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)
+        assert model.encoder.positions.base.cfg.cape_global_shift == 2.0
+        assert model.cfg.source_bos == "on"
+
+    @pytest.mark.parametrize("name", ENCODINGS)
+    def test_every_size_builds_from_stored_options(self, name):
+        from argparse import Namespace
+
+        from fairseq.models import ARCH_CONFIG_REGISTRY
+
+        for size in (
+            "",
+            "_tiny",
+            "_iwslt_de_en",
+            "_wmt_en_de",
+            "_vaswani_wmt_en_de_big",
+            "_wmt_en_de_18l",
+        ):
+            args = Namespace(arch=f"{name}_transformer{size}")
+            ARCH_CONFIG_REGISTRY[args.arch](args)
+            before = dict(vars(args))
+            ARCH_CONFIG_REGISTRY[args.arch](args)  # as fairseq does when it loads a checkpoint
+            assert vars(args) == before
+            assert args.position_encoding == name
+
+    def test_one_line_says_what_is_active(self, caplog):
+        caplog.set_level(logging.INFO)
+        build("cape", source_scale="1.1")
+        (line,) = [r.getMessage() for r in caplog.records if "positions:" in r.getMessage()]
+        assert line == (
+            "positions: cape, global shift 5, local shift 0.5, source scale 1.1000 (given), "
+            "source BOS on"
+        )
+
+
+def test_shared_embeddings_need_one_dictionary():
+    from argparse import Namespace
+
+    from fairseq.data import Dictionary
+
+    task = SmallTask()
+    joined = build_model(Namespace(arch="sinpos_transformer_tiny"), task)
+    assert joined.encoder.embed_tokens is joined.decoder.embed_tokens
+    task.target_dictionary = Dictionary()
+    separate = build_model(Namespace(arch="sinpos_transformer_tiny"), task)
+    assert separate.encoder.embed_tokens is not separate.decoder.embed_tokens

@@ -1,0 +1,71 @@
+"""The noise of training: one for a pair, another on each rank and update, none in evaluation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import distributed
+
+from tests.support import SYSTEMS, build, make_batch
+
+RANDOM = ["cape", "shape", "sinpos-randpos", "floater-cape"]
+SOURCE, TARGET = make_batch([7, 5], left=True), make_batch([6, 6], begin=True)
+
+
+def sample(model, seed=1, update=0):
+    torch.manual_seed(seed)
+    model.set_num_updates(update)
+    return torch.cat([x.flatten() for side in model.sample_noise(SOURCE, TARGET) for x in side])
+
+
+@pytest.mark.parametrize("system", RANDOM)
+def test_noise_depends_on_seed_update_and_rank(system, monkeypatch):
+    model = build(system)
+    first = sample(model)
+    assert torch.equal(first, sample(model))
+    assert not torch.equal(first, sample(model, seed=2))
+    assert not torch.equal(first, sample(model, update=1))
+    # fairseq seeds update k of seed s with s + k.
+    assert not torch.equal(sample(model, seed=3, update=2), sample(model, seed=3, update=1))
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "get_rank", lambda: 1)
+    assert not torch.equal(first, sample(model))
+
+
+def test_a_pair_has_one_shift():
+    (shift, _, scale), (other_shift, _, other_scale) = build("cape").sample_noise(SOURCE, TARGET)
+    assert torch.equal(shift, other_shift)
+    assert torch.equal(scale, other_scale)
+
+
+def test_noise_covers_the_source_bos():
+    (_, local, _), (_, target, _) = build("cape").sample_noise(SOURCE, TARGET)
+    assert local.shape == (2, 8)
+    assert target.shape == (2, 6)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_only_training_is_random(system):
+    model = build(system)
+    is_random = model.encoder.positions.samples_noise
+
+    def scores():
+        with torch.no_grad():
+            return model(SOURCE, None, TARGET)[0]
+
+    assert torch.equal(scores(), scores())
+    model.train()
+    assert torch.equal(scores(), scores()) != is_random
+
+
+def test_cross_attention_of_rope_cross_ignores_a_common_shift():
+    """Rotations see differences, so that a shift of both sides changes nothing."""
+    model = build("floater-rope_cross")
+    positions = model.encoder.positions.base
+    with torch.no_grad():
+        before = model(SOURCE, None, TARGET)[0]
+        for side in (model.encoder, model.decoder):
+            side.positions.augment = lambda p, *_: p + 17.0
+        after = model(SOURCE, None, TARGET)[0]
+    assert positions.rotates_cross_attention
+    torch.testing.assert_close(before, after, atol=2e-5, rtol=1e-4)

@@ -1,0 +1,225 @@
+"""FLOATER's dynamics against NumPy, and what the model takes from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from cape_fairseq.positions.floater_dynamics import FIXED_STEP, SOLVERS
+from tests.support import build_encoding
+
+STEP = 0.1
+ADAPTIVE = [solver for solver in SOLVERS if solver not in FIXED_STEP]
+
+
+def numbers(length):
+    return torch.arange(float(length))[None]
+
+
+def moving(side="encoder", **options):
+    """A FLOATER whose dynamics are random instead of zero."""
+    torch.manual_seed(1)
+    encoding = build_encoding("floater", side, **options).double()
+    for name, parameter in encoding.dynamics.named_parameters():
+        if "weight" in name:
+            torch.nn.init.normal_(parameter, 0, 0.2)
+    return encoding
+
+
+def solve_by_numpy(encoding, length: int, steps: int) -> np.ndarray:
+    """Runge-Kutta 4 of dp/dt = h(t, p), h as in section 3.2."""
+    weights = {name: p.detach().numpy() for name, p in encoding.dynamics.named_parameters()}
+    p = encoding.initial.detach().numpy()
+
+    def h(t, p):
+        time = np.full((len(p), 1), t)
+        hidden = np.tanh(np.hstack([p, time]) @ weights["inner.weight"].T + weights["inner.bias"])
+        return np.hstack([hidden, time]) @ weights["outer.weight"].T + weights["outer.bias"]
+
+    path, d = [p], STEP / steps
+    for number in range((length - 1) * steps):
+        t = number * d
+        k1 = h(t, p)
+        k2 = h(t + d / 2, p + d / 2 * k1)
+        k3 = h(t + d / 2, p + d / 2 * k2)
+        k4 = h(t + d, p + d * k3)
+        p = p + d / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        if (number + 1) % steps == 0:
+            path.append(p)
+    return np.stack(path)
+
+
+@pytest.mark.parametrize("form", ["bias", "additive"])
+def test_trajectories_equal_an_independent_solver(form):
+    encoding = moving(floater_form=form, floater_solver_steps=5)
+    exact = solve_by_numpy(encoding, 40, 5)
+    vectors = encoding.integrate(40).detach().numpy()
+    expected = exact - exact[:1] if form == "bias" else exact
+    np.testing.assert_allclose(vectors, expected, atol=1e-9)
+
+
+def measure_error(length: int, **options) -> float:
+    """The largest error of a trajectory / the longest path."""
+    exact = solve_by_numpy(moving(), length, 5)
+    exact -= exact[:1]
+    found = moving(**options).integrate(length).detach().numpy()
+    return np.abs(found - exact).max() / np.abs(exact).max()
+
+
+ORDERS = {"euler": 2e-2, "midpoint": 1e-3, "heun2": 1e-3}
+
+
+@pytest.mark.parametrize("solver", FIXED_STEP)
+def test_fixed_steps_converge_by_their_order(solver):
+    assert measure_error(101, floater_solver=solver, floater_solver_steps=2) < ORDERS.get(
+        solver, 1e-4
+    )
+
+
+@pytest.mark.parametrize("solver", ["rk4", *ADAPTIVE])
+def test_defaults_are_within_1e_4_of_the_path_at_1000_tokens(solver):
+    assert measure_error(1000, floater_solver=solver) < 1e-4
+
+
+@pytest.mark.parametrize("steps", [0.25, 0.5, 1, 2])
+def test_vectors_do_not_depend_on_how_many_are_solved(steps):
+    encoding = moving(floater_solver_steps=steps)
+    long = encoding.integrate(30)
+    for length in (1, 2, 3, 8, 29):
+        torch.testing.assert_close(encoding.integrate(length), long[:length], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("steps", [0.5, 2])
+def test_adjoint_gradients_equal_backpropagation(steps):
+    found = []
+    for gradient in ("backprop", "adjoint"):
+        encoding = moving(floater_gradient=gradient, floater_solver_steps=steps)
+        vectors = encoding.integrate(20)
+        (vectors * torch.linspace(-1, 1, vectors.numel()).view_as(vectors)).sum().backward()
+        found.append([p.grad for _, p in sorted(encoding.named_parameters()) if p.grad is not None])
+    for one, other in zip(*found, strict=True):
+        assert (one - other).abs().max() < 1e-4 * one.abs().max().clamp(min=1)
+
+
+@pytest.mark.parametrize("kind", ["rnn-scalar", "rnn2-scalar", "rnn-vector"])
+def test_recurrences_follow_table_6(kind):
+    encoding = moving(floater_dynamics=kind, floater_form="additive")
+    vectors = encoding.integrate(6).detach().numpy()
+    p = vectors[0]
+    half = 8
+    for i in range(5):
+        angles = i * 10000.0 ** (-np.arange(half) / (half - 1))
+        z = np.hstack([np.sin(angles), np.cos(angles)]) if kind == "rnn-vector" else np.array([i])
+        for cell in encoding.dynamics.cells:
+            weight, bias = (x.detach().numpy() for x in (cell.weight, cell.bias))
+            p = np.tanh(np.hstack([p, np.tile(z, (len(p), 1))]) @ weight.T + bias)
+        np.testing.assert_allclose(vectors[i + 1], p, atol=1e-12)
+
+
+def test_the_paper_counts_526_336_parameters():
+    from argparse import Namespace
+
+    from cape_fairseq.positions.floater_dynamics import ODE
+
+    assert sum(p.numel() for p in ODE(Namespace(), 512).parameters()) == 526_336
+
+
+def count_parameters(share: str) -> int:
+    encoder, decoder = (
+        build_encoding("floater", side, floater_share=share) for side in ("encoder", "decoder")
+    )
+    decoder.share_parameters(encoder)
+    parameters = {id(p): p.numel() for e in (encoder, decoder) for p in e.dynamics.parameters()}
+    return sum(parameters.values())
+
+
+def test_share_halves_the_dynamics():
+    assert count_parameters("side") == 2 * count_parameters("both") == 4 * (16 * 17 + 16)
+
+
+@pytest.mark.parametrize("base", ["sinpos", "cape", "alibi"])
+@pytest.mark.parametrize("kind", ["ode", "rnn-scalar"])
+def test_a_new_model_has_zero_biases_at_any_length(base, kind):
+    encoding = build_encoding("floater", "decoder", floater_base_encoding=base,
+                              floater_dynamics=kind, **CAPE).eval()  # fmt: skip
+    rows = numbers(3000)
+    for layer in encoding.attention_biases(rows, rows):
+        for bias in layer.values():
+            assert bias.shape == (3000, 1, 16)
+            assert bias.abs().max() < 1e-6
+
+
+CAPE = {
+    "cape_global_shift": 5.0,
+    "cape_local_shift": 0.5,
+    "cape_global_scale": 1.0,
+    "cape_mean_normalize": False,
+}
+
+
+def train_lengths(encoding, source: list[int], target: list[int]) -> None:
+    masks = [
+        torch.arange(max(lengths))[None] >= torch.tensor(lengths)[:, None]
+        for lengths in (target, source)
+    ]
+    encoding.count_lengths(*masks)
+
+
+def test_vectors_beyond_the_lengths_of_training_are_held():
+    encoding = moving("decoder")
+    exact = encoding.integrate(60)
+    train_lengths(encoding, source=[4] * 999 + [20], target=[9] * 999 + [20])
+    held = encoding.eval().solve(numbers(60))
+    names = encoding.names * 2
+    for number, name in enumerate(names):
+        last = 3 if name in ("cross_key_bias", "cross_value_bias") else 8  # 99.9 % of the lengths
+        torch.testing.assert_close(held[: last + 1, number], exact[: last + 1, number])
+        assert (held[last:60, number] == held[last, number]).all()
+
+
+def test_published_floater_extrapolates():
+    encoding = moving("decoder", floater_beyond="continue")
+    train_lengths(encoding, source=[4] * 10, target=[9] * 10)
+    torch.testing.assert_close(encoding.eval().solve(numbers(60))[:60], encoding.integrate(60))
+
+
+def test_evaluation_solves_once_until_the_model_is_trained_again():
+    encoding = moving().eval()
+    first = encoding.solve(numbers(10))
+    assert encoding.solve(numbers(100)) is first  # solved for 128 positions
+    encoding.train()
+    assert encoding.solve(numbers(10)).requires_grad
+    encoding.eval()
+    with torch.no_grad():
+        encoding.initial.mul_(2)
+    assert not torch.equal(encoding.solve(numbers(10)), first)
+    state = {name: value.clone() for name, value in encoding.state_dict().items()}
+    before = encoding.solve(numbers(10))
+    state["initial"] *= 2
+    encoding.load_state_dict(state)
+    assert not torch.equal(encoding.solve(numbers(10)), before)
+
+
+def test_refresh_reuses_vectors_between_solutions():
+    encoding = moving(floater_refresh=3).train()
+    solved = []
+    for update in range(4):
+        encoding.set_num_updates(update)
+        vectors = encoding.solve(numbers(10))
+        vectors.sum().backward()
+        solved.append(vectors.detach().clone())
+        with torch.no_grad():
+            encoding.initial.add_(0.1)
+    assert torch.equal(solved[0], solved[1])
+    assert torch.equal(solved[0], solved[2])
+    assert not torch.equal(solved[0], solved[3])
+
+
+def test_biases_follow_the_tokens_of_padded_rows():
+    encoding = moving("decoder").eval()
+    vectors = encoding.solve(numbers(4))
+    rows = torch.tensor([[-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
+    biases = encoding.attention_biases(rows, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+    torch.testing.assert_close(biases[1]["query_bias"][:, 1], vectors[:3, 6])
+    torch.testing.assert_close(biases[0]["cross_value_bias"][1], vectors[torch.tensor([1, 0]), 5])

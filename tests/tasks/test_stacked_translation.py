@@ -1,0 +1,169 @@
+"""The task on a binarized corpus, against plain text."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+from fairseq.tasks.translation import TranslationTask
+
+from cape_fairseq.data.stacking import edit_sentence
+from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
+
+BOS, EOS = 0, 2
+
+
+def make_task(data_bin, **options) -> StackedTranslationTask:
+    cfg = StackedTranslationConfig(data=str(data_bin), source_lang="en", target_lang="de")
+    cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
+    cfg.stack_bpe, cfg.seed = None, 1
+    for name, value in options.items():
+        setattr(cfg, name, value)
+    return StackedTranslationTask.setup_task(cfg)
+
+
+def load(task, split="test"):
+    task.load_dataset(split)
+    return task.dataset(split)
+
+
+def read(data_bin, split="test"):
+    """The sentences as text, and their binarized pairs."""
+    task = make_task(data_bin)
+    TranslationTask.load_dataset(task, split)
+    pairs = task.dataset(split)
+    return task, [
+        [dictionary.string(pairs[i][key]) for i in range(len(pairs))]
+        for key, dictionary in (("source", task.src_dict), ("target", task.tgt_dict))
+    ]
+
+
+@pytest.mark.parametrize("junction", ["comma", "none", "separator"])
+def test_stacks_are_the_sentences_in_order(data_bin, junction):
+    plain, (source, target) = read(data_bin)
+    dataset = load(make_task(data_bin, stack_sentences=3, stack_junction=junction))
+    assert len(dataset) == 4  # 13 sentences
+    for number in range(4):
+        item = dataset[number]
+        for key, lines, dictionary in (
+            ("source", source, plain.src_dict),
+            ("target", target, plain.tgt_dict),
+        ):
+            tokens = item[key]
+            assert tokens[-1] == EOS
+            assert (tokens == BOS).sum() == (2 if junction == "separator" else 0)
+            chosen = lines[3 * number : 3 * number + 3]
+            if junction == "comma":
+                chosen = [
+                    edited if all(w in dictionary for w in edited.split()) else line
+                    for i, line in enumerate(chosen)
+                    for edited in [edit_sentence(line, i > 0, i < 2)]
+                ]
+            assert dictionary.string(tokens[tokens != BOS]) == " ".join(chosen)
+
+
+def test_stacks_reach_a_number_of_target_tokens_whatever_the_junction(data_bin):
+    groups = []
+    for junction in ("comma", "none", "separator"):
+        dataset = load(make_task(data_bin, stack_min_tokens=30, stack_junction=junction))
+        groups.append(dataset.src.groups)
+        if junction == "none":
+            assert all(size - 1 >= 30 for size in dataset.tgt_sizes)
+            assert [
+                len(dataset[i]["source"]) for i in range(len(dataset))
+            ] == dataset.src_sizes.tolist()
+    assert groups[0] == groups[1] == groups[2]
+
+
+def test_swapped_stacks_end_with_their_first_sentence(data_bin):
+    plain, (source, _) = read(data_bin)
+    dataset = load(make_task(data_bin, stack_sentences=3, stack_swap=True, stack_junction="none"))
+    expected = " ".join([source[1], source[2], source[0]])
+    assert plain.src_dict.string(dataset[0]["source"]) == expected
+
+
+MIXED = {"stack_probability": 0.5, "stack_max_tokens": 60, "stack_junction": "none"}
+
+
+class TestMixedLengths:
+    def test_only_training_is_stacked(self, data_bin):
+        task = make_task(data_bin, **MIXED)
+        assert len(load(task, "valid")) == 30
+        assert len(load(task, "train")) < 300
+
+    def test_groups_change_with_the_epoch_and_the_seed(self, data_bin):
+        dataset = load(make_task(data_bin, **MIXED), "train")
+        first = list(dataset.src.groups)
+        assert not dataset.can_reuse_epoch_itr_across_epochs
+        dataset.set_epoch(2)
+        assert dataset.src.groups != first
+        assert len(dataset) == len(dataset.src_sizes) == len(dataset.sizes)
+        dataset.set_epoch(1)
+        assert dataset.src.groups == first
+        assert load(make_task(data_bin, **MIXED, seed=2), "train").src.groups != first
+
+    def test_stacks_may_begin_in_a_later_epoch(self, data_bin):
+        dataset = load(make_task(data_bin, **MIXED, stack_from_epoch=3), "train")
+        assert len(dataset) == 300
+        dataset.set_epoch(3)
+        assert len(dataset) < 300
+
+    def test_sizes_are_those_of_the_items(self, data_bin):
+        task = make_task(data_bin, **{**MIXED, "stack_junction": "separator"})
+        dataset = load(task, "train")
+        for i in np.linspace(0, len(dataset) - 1, 20).astype(int):
+            assert len(dataset[i]["target"]) == dataset.tgt_sizes[i]
+
+
+def test_edits_apply_bpe_again(data_bin):
+    class Letters:
+        """A BPE of single letters."""
+
+        def encode(self, x):
+            return " ".join("@@ ".join(word) for word in x.split())
+
+        def decode(self, x):
+            return x.replace("@@ ", "")
+
+    from fairseq.data import Dictionary
+
+    from cape_fairseq.tasks.stacked_dataset import JunctionEditor
+
+    dictionary = Dictionary()
+    for piece in ("E@@", "e@@", "r", ".", ","):
+        dictionary.add_symbol(piece)
+    tokens = torch.tensor([dictionary.index(p) for p in ("E@@", "r", ".")])
+    edited = JunctionEditor(dictionary, Letters())(tokens, True, True)
+    assert [dictionary[i] for i in edited] == ["e@@", "r", ","]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stack_separator": "<nothing>", "stack_junction": "separator"},
+        {"stack_probability": 1.5},
+        {"stack_sentences": 0},
+        {"stack_sentences": 2, "stack_min_tokens": 3},
+        {"truncate_source": True},
+    ],
+)
+def test_options_that_do_not_fit_are_errors(data_bin, options):
+    with pytest.raises(ValueError, match="--"):
+        make_task(data_bin, **options)
+
+
+def test_too_little_text_is_an_error(data_bin):
+    with pytest.raises(ValueError, match="13 pairs"):
+        load(make_task(data_bin, stack_min_tokens=100_000))
+
+
+def test_longer_outputs_are_allowed(data_bin):
+    task = make_task(data_bin)
+    args = Namespace(max_len_a=0, max_len_b=200, score_reference=False, beam=1)
+    from tests.support import build
+
+    generator = task.build_generator([build("sinpos")], args)
+    assert (generator.max_len_a, generator.max_len_b) == (2, 200)
+    assert args.max_len_a == 0

@@ -1,0 +1,67 @@
+"""The chunked criterion against fairseq's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    label_smoothed_nll_loss,
+)
+
+from cape_fairseq.criterions.chunked import ChunkedCriterion, chunked_loss
+from tests.support import PAD, SmallTask, build, make_batch
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 100])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_and_gradients_equal_fairseqs(smoothing, chunk):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(9, 5, generator=generator, dtype=torch.float64).requires_grad_()
+    w = torch.randn(11, 5, generator=generator, dtype=torch.float64).requires_grad_()
+    target = torch.randint(11, (9,), generator=generator)
+    loss, nll, correct = chunked_loss(x, w, target, smoothing, chunk)
+    scores = x @ w.t()
+    expected = label_smoothed_nll_loss(scores.log_softmax(-1), target, smoothing)
+    torch.testing.assert_close((loss, nll), expected)
+    assert correct == (scores.argmax(-1) == target).sum()
+    ours = torch.autograd.grad(loss * 3, (x, w))
+    torch.testing.assert_close(ours, torch.autograd.grad(expected[0] * 3, (x, w)))
+
+
+def test_the_criterion_equals_fairseqs_on_a_batch():
+    task = SmallTask()
+    task.target_dictionary = SmallTask().target_dictionary
+    target = make_batch([6, 3])
+    sample = {
+        "net_input": {
+            "src_tokens": make_batch([5, 4]),
+            "src_lengths": None,
+            "prev_output_tokens": make_batch([6, 3], begin=True),
+        },
+        "target": target,
+        "ntokens": int(target.ne(PAD).sum()),
+    }
+    found = []
+    for criterion in (
+        LabelSmoothedCrossEntropyCriterion(task, False, 0.1, 1, True),
+        ChunkedCriterion(task, False, 0.1, 1, True, loss_chunk=4),
+    ):
+        model = build("sinpos")
+        loss, _, logs = criterion(model, sample)
+        loss.backward()
+        found.append((loss, logs, model.encoder.embed_tokens.weight.grad))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][2], found[1][2], atol=1e-5, rtol=1e-4)
+    for name in ("loss", "nll_loss", "ntokens", "nsentences", "sample_size", "n_correct", "total"):
+        assert float(found[0][1][name]) == pytest.approx(float(found[1][1][name])), name
+
+
+def test_half_precision_is_close():
+    x, w = torch.randn(64, 16), torch.randn(200, 16)
+    target = torch.randint(200, (64,))
+    exact, half = (
+        chunked_loss(x.to(t).requires_grad_(), w.to(t), target, 0.1, 10)[0]
+        for t in (torch.float32, torch.bfloat16)
+    )
+    assert abs(exact - half) < 0.02 * exact

@@ -1,0 +1,81 @@
+"""fused_adam against fairseq's adam, radam against the paper's algorithm."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from fairseq.optim.adam import Adam, FairseqAdam, FairseqAdamConfig
+
+from cape_fairseq.optim.fused_adam import FairseqFusedAdam
+from cape_fairseq.optim.radam import FairseqRAdam, RAdam, RAdamConfig
+
+
+def make_problem():
+    torch.manual_seed(1)
+    parameters = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]
+    gradients = [[torch.randn_like(p) for p in parameters] for _ in range(12)]
+    return parameters, gradients
+
+
+def step(optimizer, parameters, gradients):
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.clone()
+    optimizer.step()
+
+
+def make_adam(cls, parameters):
+    cfg = FairseqAdamConfig(
+        adam_betas="(0.9, 0.98)", adam_eps=1e-3, weight_decay=0.1, use_old_adam=True, lr=[0.01]
+    )
+    return cls(cfg, parameters)._optimizer
+
+
+def test_fused_adam_equals_fairseqs_adam():
+    found = []
+    for cls in (FairseqAdam, FairseqFusedAdam):
+        parameters, gradients = make_problem()
+        optimizer = make_adam(cls, parameters)
+        for g in gradients:
+            step(optimizer, parameters, g)
+        found.append(parameters)
+    assert isinstance(make_adam(FairseqAdam, parameters), Adam)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("first", [FairseqAdam, FairseqFusedAdam])
+@pytest.mark.parametrize("second", [FairseqAdam, FairseqFusedAdam])
+def test_either_adam_resumes_from_the_others_checkpoint(first, second):
+    found = []
+    for resumes in (False, True):
+        parameters, gradients = make_problem()
+        optimizer = make_adam(first, parameters)
+        for number, g in enumerate(gradients):
+            if number == 5 and resumes:
+                state = optimizer.state_dict()
+                optimizer = make_adam(second, parameters)
+                optimizer.load_state_dict(state)
+            step(optimizer, parameters, g)
+        found.append(parameters)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+def test_radam_follows_the_papers_algorithm():
+    parameters, gradients = make_problem()
+    cfg = RAdamConfig(radam_betas="(0.9, 0.98)", weight_decay=0.0, lr=[0.01])
+    optimizer = FairseqRAdam(cfg, parameters)._optimizer
+    assert isinstance(optimizer, RAdam)
+    p = parameters[0].detach().clone()
+    m, v = torch.zeros_like(p), torch.zeros_like(p)
+    longest = 2 / (1 - 0.98) - 1
+    for t, g in enumerate(gradients, 1):
+        m, v = 0.9 * m + 0.1 * g[0], 0.98 * v + 0.02 * g[0] ** 2
+        rho = longest - 2 * t * 0.98**t / (1 - 0.98**t)
+        if rho > 5:
+            r = math.sqrt((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho))
+            p = p - 0.01 * r * (m / (1 - 0.9**t)) / ((v / (1 - 0.98**t)).sqrt() + 1e-8)
+        step(optimizer, parameters, g)
+        torch.testing.assert_close(parameters[0].detach(), p, atol=1e-5, rtol=1e-4)

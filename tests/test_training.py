@@ -1,0 +1,180 @@
+"""fairseq's commands with the plugin: resume, several processes, hydra, generate, repairs."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import data_utils
+
+from tests.support import ROOT, fairseq, train, train_options
+
+
+def read_losses(output: str) -> list[float]:
+    records = [json.loads(line) for line in re.findall(r"train_inner\b.*?(\{.*\})", output)]
+    return [float(record["loss"]) for record in records]
+
+
+def read_model(folder):
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+@pytest.mark.parametrize("system", ["cape", "floater", "mixed"])
+def test_a_resumed_run_equals_an_unbroken_one_bit_by_bit(data_bin, tmp_path, system):
+    more = ["--arch", f"{'shape' if system == 'mixed' else system}_transformer_tiny"]
+    if system == "mixed":
+        more += ["--task", "stacked_translation", "--stack-probability", 0.5]
+        more += ["--stack-junction", "none", "--stack-max-tokens", 60]
+    whole = train(data_bin, tmp_path / "whole", *more, updates=20)
+    train(data_bin, tmp_path / "parts", *more, updates=11)
+    rest = train(data_bin, tmp_path / "parts", *more, updates=20)
+    assert read_losses(rest) == read_losses(whole)[11:]
+    models = [read_model(tmp_path / name) for name in ("whole", "parts")]
+    assert all(torch.equal(models[0][name], value) for name, value in models[1].items())
+
+
+def test_the_log_says_what_is_active_and_counts_the_source_scale(data_bin, tmp_path):
+    output = train(data_bin, tmp_path, updates=1)
+    counts = {
+        language: sum(
+            len(line.split()) + 1 for line in (data_bin.parent / f"train.{language}").open()
+        )
+        for language in ("en", "de")
+    }
+    scale = counts["de"] / counts["en"]
+    (line,) = re.findall(r"positions: (.*)", output)
+    scale_text = f"source scale {scale:.4f} (counted)"
+    assert line == f"cape, global shift 5, local shift 0.5, {scale_text}, source BOS on"
+    assert float(read_model(tmp_path)["encoder.source_scale"]) == pytest.approx(scale)
+
+
+def test_checkpoints_generate_score_and_validate_without_options(
+    data_bin, cape_checkpoint, tmp_path
+):
+    options = ["--path", cape_checkpoint, "--cpu"]
+    output = fairseq("generate", data_bin, *options, "--beam", 2)
+    assert "(counted)" in output
+    assert "no training data" not in output
+    assert len(re.findall(r"^H-\d+", output, re.M)) == 13  # the last batch, too
+    scored = fairseq("generate", data_bin, *options, "--score-reference")
+    assert len(re.findall(r"^P-\d+", scored, re.M)) == 13
+    fairseq("validate", data_bin, *options, "--task", "translation", "--batch-size", 8)
+
+
+def test_stacks_are_translated_and_scored(data_bin, cape_checkpoint):
+    task = ["--task", "stacked_translation", "--stack-sentences", 4, "--stack-junction", "none"]
+    output = fairseq("generate", data_bin, "--path", cape_checkpoint, "--cpu", *task, "--beam", 1)
+    assert len(re.findall(r"^H-\d+", output, re.M)) == 3
+
+
+def test_warm_start_by_the_command_line(data_bin, cape_checkpoint, tmp_path):
+    more = ["--arch", "floater_transformer_tiny", "--finetune-from-model", cape_checkpoint]
+    output = train(data_bin, tmp_path, *more, "--floater-base-encoding", "cape", updates=2)
+    assert len(re.findall("warm start from cape to floater", output)) == 1
+    refused = fairseq(
+        "train",
+        *train_options(data_bin, tmp_path / "x", "cape_transformer_tiny", 1),
+        *more,
+        check=False,
+    )
+    assert "--floater-base-encoding cape" in refused
+
+
+def test_stock_checkpoints_warm_start(data_bin, tmp_path):
+    shared = ["--decoder-layers", 1, "--encoder-attention-heads", 4, "--decoder-attention-heads", 4]
+    shared += ["--share-all-embeddings"]
+    train(data_bin, tmp_path / "stock", *shared, arch="transformer", updates=2)
+    parent = ["--finetune-from-model", tmp_path / "stock" / "checkpoint_last.pt"]
+    output = train(
+        data_bin, tmp_path / "ours", *parent, arch="rope_cross_transformer_tiny", updates=1
+    )
+    assert "warm start from a checkpoint of stock fairseq" in output
+
+
+def test_two_processes_train_and_resume_together(data_bin, tmp_path):
+    def launch(updates: int) -> list[str]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        common = ["--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}"]
+        common += ["--distributed-world-size", 2, "--distributed-backend", "gloo"]
+        common += ["--ddp-backend", "legacy_ddp"]
+
+        def one(rank: int) -> str:
+            more = [*common, "--distributed-rank", rank]
+            return train(
+                data_bin, tmp_path, *more, arch="floater_transformer_tiny", updates=updates
+            )
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(one, range(2)))
+
+    assert len(read_losses(launch(3)[0])) == 3
+    assert len(read_losses(launch(5)[0])) == 2
+
+
+def test_hydra_trains(data_bin, tmp_path):
+    overrides = [
+        "task=translation", f"task.data={data_bin}", "task.source_lang=en", "task.target_lang=de",
+        "+model._name=cape_transformer_tiny", "+model.cape_global_shift=2",
+        "criterion=cross_entropy",
+        "optimizer=adam", "optimization.lr=[0.001]", "optimization.max_update=2",
+        "dataset.max_tokens=400", "common.cpu=true", f"checkpoint.save_dir={tmp_path}/save",
+        "dataset.num_workers=0", f"common.user_dir={ROOT}/cape_fairseq",
+        f"hydra.run.dir={tmp_path}/hydra",
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "fairseq_cli.hydra_train", *overrides]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+    state = torch.load(tmp_path / "save" / "checkpoint_last.pt", weights_only=True)
+    assert state["cfg"]["model"]["cape_global_shift"] == 2
+    output = fairseq(
+        "generate", data_bin, "--path", tmp_path / "save" / "checkpoint_last.pt", "--cpu"
+    )
+    assert "global shift 2" in output
+
+
+def test_sigterm_saves_a_checkpoint_and_exits_143(data_bin, tmp_path):
+    options = train_options(data_bin, tmp_path, "sinpos_transformer_tiny", 10_000)
+    command = [sys.executable, "-m", "fairseq_cli.train", *options, "--num-workers", 0]
+    command += ["--user-dir", ROOT / "cape_fairseq"]
+    process = subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    for line in process.stdout:
+        if '"num_updates": "5"' in line:
+            process.send_signal(signal.SIGTERM)
+            break
+    rest = process.stdout.read()
+    assert process.wait() == 143, rest
+    stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", rest)[1])
+    assert torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["optimizer_history"][-1][
+        "num_updates"
+    ] == stopped  # fmt: skip
+    output = train(data_bin, tmp_path, arch="sinpos_transformer_tiny", updates=stopped + 2)
+    assert len(read_losses(output)) == 2
+
+
+def test_every_sentence_is_in_a_batch():
+    sizes = np.arange(1, 14)
+    batches = data_utils.batch_by_size(
+        np.arange(13), lambda i: sizes[i], max_tokens=30, required_batch_size_multiple=8
+    )
+    assert sorted(i for batch in batches for i in batch) == list(range(13))
+
+
+def test_optimizers_and_criterion_by_the_command_line(data_bin, tmp_path):
+    more = ["--criterion", "label_smoothed_cross_entropy_chunked"]
+    radam = ("--optimizer", "radam", "--radam-betas", "(0.9, 0.98)", "--lr", "1e-2")
+    for number, optimizer in enumerate((("--optimizer", "fused_adam"), radam)):
+        output = train(data_bin, tmp_path / str(number), *more, *optimizer, updates=40)
+        losses = read_losses(output)
+        assert np.mean(losses[-10:]) < losses[0] - 0.5
