@@ -6,8 +6,8 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
+from cape_fairseq.options import format_flag, list_choices, list_fields
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
-from cape_fairseq.positions.options import format_flag, list_choices, list_fields
 from cape_fairseq.positions.randpos import RandposConfig
 from cape_fairseq.tools import UserError, build_parser, write_json
 
@@ -31,7 +31,7 @@ def describe(cls: type[PositionEncoding]) -> dict[str, Any]:
     """Return what is known about an encoding."""
     return {
         "encoding": cls.name,
-        "summary": cls.summary,
+        "summary": cls.description,
         "paper": cls.paper,
         "architecture": f"{cls.name}_transformer",
         "source scale": cls.default_source_scale,

@@ -82,7 +82,7 @@ def build_stock(seed: int = 1, **options):
 
 def build_encoding(name: str, side: str = "encoder", layers: int = 2, **options):
     """An encoding alone, of width 16 with 4 heads."""
-    from cape_fairseq.positions.options import list_fields
+    from cape_fairseq.options import list_fields
 
     config = ENCODINGS[name].config
     values = {item.name: item.default for item in list_fields(config)}

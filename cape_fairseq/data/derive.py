@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cape_fairseq.data.stacking import edit_sentence, group_by_count, group_by_tokens
+from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_count, group_by_tokens
 from cape_fairseq.tools import UserError, build_parser, read_lines, write_atomically
 
 EXAMPLES = """
   cape-fairseq derive length --source train.en --target train.de --output short --max 50
   cape-fairseq derive concatenate --source test.en --target test.de --output joined \\
-      --sentences 10 --separator '<sep>'
+      --sentences 10 --junction separator
   cape-fairseq derive swap --source joined.en --target joined.de --output swapped
   cape-fairseq derive short-to-long --source test.en --target test.de --output bins
 """
@@ -22,16 +21,13 @@ Derive data sets from tokenized (or BPE) parallel text; tokens are separated by 
   length         keep pairs with --min to --max tokens on both sides (SHAPE, Extrapolate)
   concatenate    join consecutive pairs (SHAPE, Interpolate; CAPE, Figure 8)
   swap           move the first sentence to the end (SHAPE, Table 1)
-  short-to-long  divide pairs by source length at 80,100,120,140 (FLOATER, Figure 2)"""
+  short-to-long  divide pairs by source length (FLOATER, Figure 2)"""
+MODES = ("length", "concatenate", "swap", "short-to-long")
 Pair = tuple[str, str]
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:
-    """Read the pairs of a parallel text.
-
-    Raises:
-        UserError: the sides have different numbers of lines.
-    """
+    """Read the pairs of a parallel text."""
     sides = [list(read_lines(path)) for path in (source, target)]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
@@ -57,20 +53,15 @@ def concatenate(
     for group in groups:
         sides = []
         for side in (0, 1):
-            lines = [pairs[number][side] for number in group]
+            lines, last = [pairs[number][side] for number in group], len(group) - 1
             if junction == "comma":
-                last = len(lines) - 1
                 lines = [edit_sentence(line, i > 0, i < last) for i, line in enumerate(lines)]
             sides.append(glue.join(lines))
         yield sides[0], sides[1]
 
 
 def swap_first(pairs: Iterable[Pair], separator: str) -> Iterator[Pair]:
-    """Move the first of the sentences between separators to the end, on both sides.
-
-    Raises:
-        UserError: a pair has different numbers of separators, or none.
-    """
+    """Move the first of the sentences between separators to the end, on both sides."""
     for number, pair in enumerate(pairs, 1):
         parts = [side.split(f" {separator} ") for side in pair]
         if len(parts[0]) != len(parts[1]) or len(parts[0]) < 2:
@@ -83,77 +74,53 @@ def swap_first(pairs: Iterable[Pair], separator: str) -> Iterator[Pair]:
 
 def divide_by_length(pairs: Iterable[Pair], edges: list[float]) -> dict[str, list[Pair]]:
     """Divide pairs by source length: below the first edge, and from edge to edge."""
-    edges = [0, *edges, float("inf")]
-    bins: dict[str, list[Pair]] = {}
-    for low, high in itertools.pairwise(edges):
+    bins = {}
+    for low, high in itertools.pairwise([0, *edges, float("inf")]):
         name = f"{low:g}-{high:g}".replace("-inf", "+")
         bins[name] = [pair for pair in pairs if low <= len(pair[0].split()) < high]
-    return bins
+    return {name: members for name, members in bins.items() if members}
 
 
-def write_pairs(prefix: str, pairs: Iterable[Pair], args: Namespace) -> None:
-    """Write PREFIX.LANG for both sides; the suffixes are those of the inputs."""
+def write_pairs(prefix: str, pairs: Iterable[Pair], inputs: tuple[Path, Path]) -> None:
+    """Write PREFIX.LANG for both sides; LANG is the suffix of the inputs."""
     pairs = list(pairs)
     if not pairs:
         raise UserError(f"no pair is left for {prefix}; check the lengths")
-    for side, path in enumerate((args.source, args.target)):
-        suffix = path.suffixes[0] if path.suffix == ".gz" else path.suffix
+    for side, path in enumerate(inputs):
+        suffix = Path(path.name.removesuffix(".gz")).suffix
         with write_atomically(Path(f"{prefix}{suffix}")) as stream:
             stream.writelines(f"{pair[side]}\n" for pair in pairs)
     print(f"{prefix}: {len(pairs):,} pairs")
 
 
-def run_length(pairs: list[Pair], args: Namespace) -> None:
-    write_pairs(args.output, filter_length(pairs, args.min, args.max), args)
-
-
-def run_concatenate(pairs: list[Pair], args: Namespace) -> None:
-    joined = concatenate(pairs, args.sentences, args.min_tokens, args.junction, args.separator)
-    write_pairs(args.output, joined, args)
-
-
-def run_swap(pairs: list[Pair], args: Namespace) -> None:
-    write_pairs(args.output, swap_first(pairs, args.separator), args)
-
-
-def run_short_to_long(pairs: list[Pair], args: Namespace) -> None:
-    edges = [float(edge) for edge in args.edges.split(",")]
-    for name, members in divide_by_length(pairs, edges).items():
-        if members:
-            write_pairs(f"{args.output}.{name}", members, args)
-
-
-MODES: dict[str, Callable[[list[Pair], Namespace], None]] = {
-    "length": run_length,
-    "concatenate": run_concatenate,
-    "swap": run_swap,
-    "short-to-long": run_short_to_long,
-}
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of all modes."""
-    parser.add_argument("mode", choices=MODES, help="what to derive")
-    parser.add_argument("--source", type=Path, required=True, metavar="FILE", help="source text")
-    parser.add_argument("--target", type=Path, required=True, metavar="FILE", help="target text")
-    parser.add_argument("--output", required=True, metavar="PREFIX", help="prefix of the output")
-    parser.add_argument("--min", type=int, default=1, help="minimum tokens (default: 1)")
-    parser.add_argument("--max", type=int, default=250, help="maximum tokens (default: 250)")
-    parser.add_argument("--sentences", type=int, metavar="N", help="sentences to join")
-    parser.add_argument(
-        "--min-tokens", type=int, default=300, help="target tokens to reach (default: 300)"
-    )
-    parser.add_argument(
-        "--junction", choices=("comma", "none", "separator"), default="comma",
-        help="between joined sentences (default: comma, as in CAPE)",
-    )  # fmt: skip
-    parser.add_argument("--separator", default="<sep>", help="separator token (default: <sep>)")
-    parser.add_argument("--edges", default="80,100,120,140", help="edges of short-to-long")
-
-
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("derive", DESCRIPTION, EXAMPLES)
-    add_options(parser)
+    add = parser.add_argument
+    add("mode", choices=MODES, help="what to derive")
+    add("--source", type=Path, required=True, metavar="FILE", help="source text")
+    add("--target", type=Path, required=True, metavar="FILE", help="target text")
+    add("--output", required=True, metavar="PREFIX", help="prefix of the output")
+    add("--min", type=int, default=1, help="minimum tokens (default: 1)")
+    add("--max", type=int, default=250, help="maximum tokens (default: 250)")
+    add("--sentences", type=int, metavar="N", help="sentences to join")
+    add("--min-tokens", type=int, default=300, help="target tokens to reach (default: 300)")
+    add("--junction", choices=JUNCTIONS, default="comma", help="junction (default: comma, CAPE's)")
+    add("--separator", default="<sep>", help="separator token (default: <sep>)")
+    add("--edges", default="80,100,120,140", help="edges of bins (default: 80,100,120,140)")
     args = parser.parse_args(argv)
-    MODES[args.mode](read_pairs(args.source, args.target), args)
+    pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)
+    outputs: dict[str, Iterable[Pair]]
+    if args.mode == "length":
+        outputs = {args.output: filter_length(pairs, args.min, args.max)}
+    elif args.mode == "concatenate":
+        rules = (args.sentences, args.min_tokens, args.junction, args.separator)
+        outputs = {args.output: concatenate(pairs, *rules)}
+    elif args.mode == "swap":
+        outputs = {args.output: swap_first(pairs, args.separator)}
+    else:
+        edges = [float(edge) for edge in args.edges.split(",")]
+        bins = divide_by_length(pairs, edges)
+        outputs = {f"{args.output}.{name}": members for name, members in bins.items()}
+    for prefix, members in outputs.items():
+        write_pairs(prefix, members, inputs)

@@ -6,8 +6,7 @@ from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
-from cape_fairseq.positions import ENCODINGS, PositionEncoding
-from cape_fairseq.positions.options import (
+from cape_fairseq.options import (
     choice,
     format_flag,
     list_fields,
@@ -15,7 +14,8 @@ from cape_fairseq.positions.options import (
     require,
     validate,
 )
-from cape_fairseq.positions.randpos import RandposConfig, randomize
+from cape_fairseq.positions import ENCODINGS, PositionEncoding
+from cape_fairseq.positions.randpos import RandomPositions, RandposConfig, randomize
 
 
 @dataclass
@@ -71,43 +71,24 @@ UNSUPPORTED = {
 
 
 def find_encoding(cfg: Any) -> type[PositionEncoding]:
-    """Return the class of the chosen encoding.
-
-    Raises:
-        ValueError: there is no such encoding.
-    """
+    """Return the class of the chosen encoding, with its augmentation."""
     name = cfg.position_encoding
     require(name in ENCODINGS, "position_encoding", name, " or ".join(ENCODINGS))
-    return ENCODINGS[name]
-
-
-def encoding_class(cfg: Any) -> type[PositionEncoding]:
-    """Return the class of the chosen encoding, with its augmentation."""
-    cls = find_encoding(cfg)
-    return randomize(cls) if cfg.position_augmentation == "randpos" else cls
-
-
-def find_base(cfg: Any) -> type[PositionEncoding]:
-    """Return the class that computes positions: FLOATER's base encoding, or the encoding itself."""
-    cls = find_encoding(cfg)
-    if cls.name != "floater":
-        return cls
-    base = cfg.floater_base_encoding if cfg.floater_form == "bias" else "nopos"
-    return ENCODINGS.get(base, cls)
+    randpos = getattr(cfg, "position_augmentation", None) == "randpos"
+    return randomize(ENCODINGS[name]) if randpos else ENCODINGS[name]
 
 
 def choose_source_scale(cfg: Any) -> str:
     """Return ``--source-scale``, or the default of the encoding."""
-    return str(cfg.source_scale or find_base(cfg).default_source_scale)
+    return str(cfg.source_scale or find_encoding(cfg).find_base(cfg).default_source_scale)
 
 
-def list_options(args: Any) -> list[Field]:
+def list_options(cfg: Any) -> list[Field]:
     """Return the position options that apply to the chosen encoding."""
-    cls = find_encoding(args)
-    base = getattr(args, "floater_base_encoding", None) or "sinpos"
-    base_config = ENCODINGS[base].config if cls.name == "floater" and base in ENCODINGS else None
-    randpos = getattr(args, "position_augmentation", None) == "randpos"
-    return list_fields(PositionOptions, cls.config, base_config, RandposConfig if randpos else None)
+    cls = find_encoding(cfg)
+    randpos = RandposConfig if cls.samples_noise and issubclass(cls, RandomPositions) else None
+    configs = dict.fromkeys((PositionOptions, cls.config, cls.find_base(cfg).config, randpos))
+    return list_fields(*configs)
 
 
 def base_architecture(args: Any) -> None:
@@ -119,8 +100,7 @@ def base_architecture(args: Any) -> None:
         ValueError: an option of another encoding was given.
     """
     transformer_legacy.base_architecture(args)
-    for side in ("source", "target"):
-        name = f"max_{side}_positions"
+    for name in ("max_source_positions", "max_target_positions"):
         if getattr(args, name, None) is None:
             setattr(args, name, transformer_legacy.DEFAULT_MAX_SOURCE_POSITIONS)
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
@@ -131,46 +111,39 @@ def base_architecture(args: Any) -> None:
             setattr(args, item.name, None if item.default is MISSING else item.default)
     if isinstance(args.source_bos, bool):  # YAML reads on and off so
         args.source_bos = "on" if args.source_bos else "off"
-    args.source_bos = args.source_bos or find_base(args).default_source_bos
+    base = find_encoding(args).find_base(args)
+    args.source_bos = args.source_bos or base.default_source_bos
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
 
 
 def reject_foreign_options(args: Any, names: set[str]) -> None:
     """Raise ValueError for an option that belongs to another encoding."""
     for config in (*ENCODING_CONFIGS, RandposConfig):
+        owners = [cls.name for cls in ENCODINGS.values() if cls.config is config]
         for item in list_fields(config):
-            if item.name in names or getattr(args, item.name, None) in (None, False):
-                continue
-            owners = [cls.name for cls in ENCODINGS.values() if cls.config is config]
-            owner = " or ".join(owners) or "--position-augmentation randpos"
-            raise ValueError(
-                f"{format_flag(item.name)} is an option of {owner}, and the encoding is "
-                f"{args.position_encoding}; remove it"
-            )
+            if item.name not in names and getattr(args, item.name, None) not in (None, False):
+                raise ValueError(
+                    f"{format_flag(item.name)} is an option of {' or '.join(owners) or 'randpos'}, "
+                    f"and the encoding is {args.position_encoding}; remove it"
+                )
 
 
 def validate_options(args: Any) -> None:
-    """Check all options of a model.
-
-    Raises:
-        ValueError: a value is not allowed, or does not fit the encoding.
-    """
+    """Raise ValueError if the value of an option is not allowed, or does not fit the encoding."""
     validate(args, (*list_options(args), *list_fields(ModelOptions)))
     cls = find_encoding(args)
     cls.validate(args)
+    base = cls.find_base(args)
     for name, reason in UNSUPPORTED.items():
         require(not getattr(args, name, None), name, "set", f"left out: {reason}")
     if args.residual_init != "default":
         for name in ("encoder_normalize_before", "decoder_normalize_before"):
             require(not getattr(args, name), name, "set", "left out with --residual-init admin")
-    base = find_base(args)
-    if not base.real_valued:
-        scale = choose_source_scale(args)
-        expected = f"1: {base.name} has integer positions only"
-        require(scale != "auto" and float(scale) == 1, "source_scale", scale, expected)
-    if not base.adds_to_layers:
-        expected = f"input: {base.name} adds nothing to the input of layers"
-        require(args.position_layers == "input", "position_layers", args.position_layers, expected)
-    if not cls.allows_randpos:
-        value = args.position_augmentation
-        require(value == "none", "position_augmentation", value, f"none with {cls.name}")
+    scale, layers = choose_source_scale(args), args.position_layers
+    fits = base.real_valued or scale in ("1", "1.0")
+    require(fits, "source_scale", scale, f"1: {base.name} has integer positions only")
+    fits = base.adds_to_layers or layers == "input"
+    require(fits, "position_layers", layers, f"input: {base.name} adds nothing to layers")
+    randpos = args.position_augmentation
+    fits = cls.allows_randpos or randpos == "none"
+    require(fits, "position_augmentation", randpos, f"none with {cls.name}")

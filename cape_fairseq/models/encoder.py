@@ -9,10 +9,10 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.side import SideMixin, select_layer
+from cape_fairseq.modules.dot_product import build_mask, has_padding
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.attention import build_mask, has_padding
 from cape_fairseq.positions.base import Noise, number_tokens
 
 # Entries of the encoder's output that the decoder's positions need, empty if they do not.

@@ -9,9 +9,9 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from cape_fairseq.models.config import encoding_class
+from cape_fairseq.models.config import find_encoding
+from cape_fairseq.modules.dot_product import build_mask
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.attention import build_mask
 from cape_fairseq.positions.base import Noise
 
 UNLIMITED = 2**24  # float32 counts without gaps up to here
@@ -24,7 +24,7 @@ class SideMixin:
         """Build the encoding, and the attention that it gives to each layer."""
         self.embed_positions = None
         self.autocast = cfg.autocast
-        self.positions = encoding_class(cfg)(cfg, side)
+        self.positions = find_encoding(cfg)(cfg, side)
         for number in range(len(self.layers)):
             layer = self.layers[number]
             layer.number = number

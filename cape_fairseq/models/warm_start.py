@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cape_fairseq.models.config import find_base, find_encoding, list_options
-from cape_fairseq.positions import ENCODINGS
-from cape_fairseq.positions.options import format_flag, list_fields
+from cape_fairseq.models.config import find_encoding, list_options
+from cape_fairseq.options import format_flag, list_fields
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,8 @@ def encode_options(cfg: Any) -> Tensor:
     They are integers, so that neither half precision nor an average of checkpoints changes them.
     """
     options = {item.name: getattr(cfg, item.name) for item in list_options(cfg)}
-    return torch.tensor(list(json.dumps(options, default=str).encode()), dtype=torch.long)
+    options["base"] = find_encoding(cfg).find_base(cfg).name
+    return torch.tensor(list(json.dumps(options).encode()), dtype=torch.long)
 
 
 def decode_options(stored: Tensor) -> dict[str, Any]:
@@ -52,13 +52,10 @@ def adapt_state_dict(model: nn.Module, state_dict: dict[str, Tensor], prefix: st
     Raises:
         ValueError: an option that gives the parameters their meaning differs.
     """
-    state = {
-        key.removeprefix(prefix): state_dict.pop(key)
-        for key in list(state_dict)
-        if key.startswith(prefix)
-    }
+    keys = [key for key in state_dict if key.startswith(prefix)]
+    state = {key.removeprefix(prefix): state_dict.pop(key) for key in keys}
     is_stock = OPTIONS not in state
-    stored = stock_options(state) if is_stock else decode_options(state.pop(OPTIONS))
+    stored = infer_stock_options(state) if is_stock else decode_options(state.pop(OPTIONS))
     own = decode_options(model.encoder.position_options)
     check_fixed_options(model.cfg, own, stored)
     rename_positions(state, own, stored)
@@ -72,54 +69,38 @@ def adapt_state_dict(model: nn.Module, state_dict: dict[str, Tensor], prefix: st
     state_dict.update({prefix + key: value for key, value in state.items()})
 
 
-def stock_options(state: dict[str, Tensor]) -> dict[str, Any]:
+def infer_stock_options(state: dict[str, Tensor]) -> dict[str, Any]:
     """Return the position options of a checkpoint of fairseq's ``transformer``."""
-    learned = any(STOCK_TABLE.fullmatch(key) for key in state)
-    return {
-        "position_encoding": "abspos" if learned else "sinpos",
-        "position_augmentation": "none",
-        "position_layers": "input",
-        "source_bos": "off",
-    }
+    name = "abspos" if any(STOCK_TABLE.fullmatch(key) for key in state) else "sinpos"
+    return {"position_encoding": name, "base": name, "source_bos": "off"}
 
 
 def check_fixed_options(cfg: Any, own: dict[str, Any], stored: dict[str, Any]) -> None:
     """Raise ValueError if an option that gives parameters their meaning is not the checkpoint's."""
-    encoding, other = own["position_encoding"], stored["position_encoding"]
-    if encoding == "floater" and other not in ("floater", "nopos") and is_bias(own):
-        compare_option("floater_base_encoding", own["floater_base_encoding"], other)
-    configs = [find_encoding(cfg).config]
-    if encoding == "floater":
-        configs.append(ENCODINGS[own["floater_base_encoding"]].config)
-    for item in list_fields(*configs):
-        if item.metadata.get("fixed") and item.name in stored:
-            compare_option(item.name, own[item.name], stored[item.name])
-
-
-def compare_option(name: str, own: Any, stored: Any) -> None:
-    """Raise ValueError if an option is not the checkpoint's."""
-    if own != stored:
-        raise ValueError(
-            f"the checkpoint was trained with {format_flag(name)} {stored}, and this model has "
-            f"{own}; give {format_flag(name)} {stored}"
-        )
-
-
-def is_bias(options: dict[str, Any]) -> bool:
-    """Return whether a FLOATER has a base encoding."""
-    return options.get("floater_form") == "bias"
+    cls = find_encoding(cfg)
+    base = cls.find_base(cfg)
+    for item in list_fields(*dict.fromkeys((cls.config, base.config))):
+        old = stored.get(item.name)
+        if item.name == cls.base_option and base.name != "nopos":
+            old = stored["base"]
+        if item.metadata.get("fixed") and old is not None and own[item.name] != old:
+            flag = format_flag(item.name)
+            raise ValueError(
+                f"the checkpoint was trained with {flag} {old}, and this model has "
+                f"{own[item.name]}; give {flag} {old}"
+            )
 
 
 def rename_positions(state: dict[str, Tensor], own: dict[str, Any], stored: dict[str, Any]) -> None:
-    """Rename the parameters of positions: stock tables, and those of a FLOATER's base encoding."""
+    """Rename the parameters of positions: stock tables, and those of an encoding below another."""
     for key in [key for key in state if STOCK_TABLE.fullmatch(key)]:
-        side = key.partition(".")[0]
-        state[f"{side}.positions.tables.0"] = state.pop(key)
-    if is_bias(own) == is_bias(stored):
+        state[f"{key.partition('.')[0]}.positions.tables.0"] = state.pop(key)
+    own_has_base, stored_has_base = (o["base"] != o["position_encoding"] for o in (own, stored))
+    if own_has_base == stored_has_base:
         return
     for key in [key for key in state if ".positions." in key]:
         side, _, name = key.partition(".positions.")
-        if is_bias(own):
+        if own_has_base:
             state[f"{side}.positions.base.{name}"] = state.pop(key)
         elif name.startswith("base."):
             state[f"{side}.positions.{name.removeprefix('base.')}"] = state.pop(key)
@@ -131,14 +112,12 @@ def take_over_scale(model: nn.Module, state: dict[str, Tensor], is_stock: bool) 
     scale = model.encoder.source_scale
     own, stored = float(scale), float(state.get(SCALE, torch.ones(())))
     is_given = model.cfg.source_scale not in (None, "auto")
-    takes_stored = not is_given and not is_stock and find_base(model.cfg).real_valued
-    if takes_stored:
+    real_valued = find_encoding(model.cfg).find_base(model.cfg).real_valued
+    if real_valued and not is_given and not is_stock:
         scale.fill_(stored)
     state[SCALE] = scale.clone()
-    if own == stored:
-        return []
-    kept, lost = (stored, own) if takes_stored else (own, stored)
-    return [f"source scale {kept:.4f} instead of {lost:.4f}"]
+    lost = own if float(scale) == stored else stored
+    return [] if own == stored else [f"source scale {float(scale):.4f} instead of {lost:.4f}"]
 
 
 def fit_positions(model: nn.Module, state: dict[str, Tensor]) -> list[str]:
@@ -151,15 +130,13 @@ def fit_positions(model: nn.Module, state: dict[str, Tensor]) -> list[str]:
     for key in omegas:  # without a weight the residual counts fully
         state[key] = torch.ones_like(own[key])
     added = [key for key in own if POSITIONS.match(key) and key not in state]
-    for key in added:
-        state[key] = own[key].clone()
+    state.update({key: own[key].clone() for key in added})
     dropped = [key for key in state if POSITIONS.match(key) and key not in own]
     for key in dropped:
         del state[key]
     done = [f"initialized {summarize_keys(added)}"] if added else []
     done += [f"dropped {summarize_keys(dropped)}"] if dropped else []
-    done += [f"set {len(omegas)} residual weights to 1"] if omegas else []
-    return done
+    return done + ([f"set {len(omegas)} residual weights to 1"] if omegas else [])
 
 
 def summarize_keys(keys: list[str]) -> str:
@@ -171,11 +148,10 @@ def summarize_keys(keys: list[str]) -> str:
 
 def list_changes(own: dict[str, Any], stored: dict[str, Any]) -> list[str]:
     """Return the position options that change: ``--source-bos on -> off``."""
-    ignored = ("position_encoding", "source_scale")
     changes = []
-    for name in dict.fromkeys((*stored, *own)):
-        old, new = stored.get(name), own.get(name)
-        if name in ignored or old == new or old in (None, False):
+    for name, old in stored.items():
+        new = own.get(name)
+        if name in ("position_encoding", "source_scale", "base") or old in (new, None, False):
             continue
         changes.append(f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}")
     return changes

@@ -9,8 +9,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.positions.attention import DotProductAttention
-from cape_fairseq.positions.rope import rotate
+from cape_fairseq.modules.dot_product import DotProductAttention, rotate
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 

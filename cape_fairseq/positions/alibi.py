@@ -15,7 +15,7 @@ from cape_fairseq.positions.base import PositionEncoding, Side, register_encodin
 class ALiBi(PositionEncoding):
     """Scores fall by ``slope * |query position - key position|``, symmetric in the encoder."""
 
-    summary = "scores of self-attention fall linearly with the distance"
+    description = "scores of self-attention fall linearly with the distance"
     paper = "https://arxiv.org/abs/2108.12409"
     real_valued = True
     relative = True
@@ -38,9 +38,8 @@ def compute_distance(q_positions: Tensor, k_positions: Tensor) -> Tensor:
 def compute_slopes(heads: int) -> Tensor:
     """Return the slopes of the heads (section 3), [H].
 
-    For n heads, n a power of two, they are the geometric sequence from 2^(-8/n) to 2^-8. Otherwise
-    the sequence of the next lower power of two is followed by every other slope of the next higher
-    one.
+    For a power of two they are the geometric sequence from 2^(-8/n) to 2^-8. Otherwise that of the
+    next lower power is followed by every other slope of the next higher one.
     """
     power = 2 ** math.floor(math.log2(heads))
     lower = 2.0 ** (-8 / power * torch.arange(1, power + 1))

@@ -7,15 +7,16 @@ tokens from 0. float32 is used whatever the model's precision: float16 cannot te
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from cape_fairseq.positions.attention import DotProductAttention
+from cape_fairseq.modules.dot_product import DotProductAttention
+from cape_fairseq.options import list_fields
 
-Noise = tuple[Tensor, ...]  # what one side of a batch was augmented with
+Noise = tuple[Tensor, ...] | None  # of one side of a training batch; None in evaluation
+Summary = Tensor | None  # of the source, [B, 1]
 
 
 class Side(NamedTuple):
@@ -33,7 +34,7 @@ class PositionEncoding(nn.Module):
     """Positions of an encoder or a decoder.
 
     The model calls the hooks below; they do nothing unless a subclass overrides them. Layers count
-    from 0. Hooks that return a list have one entry for each layer; layers beyond its end get
+    from 0. A list that a hook returns has one entry for each layer; layers beyond its end get
     nothing.
 
     Args:
@@ -43,8 +44,8 @@ class PositionEncoding(nn.Module):
 
     name: ClassVar[str]
     config: ClassVar[type | None] = None
-    paper: ClassVar[str] = ""  # address of the paper
-    summary: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    paper: ClassVar[str] = ""  # address
     default_source_scale: ClassVar[str] = "1"
     default_source_bos: ClassVar[str] = "off"
     samples_noise: ClassVar[bool] = False
@@ -53,6 +54,7 @@ class PositionEncoding(nn.Module):
     adds_to_layers: ClassVar[bool] = False  # allows --position-layers all
     allows_randpos: ClassVar[bool] = False
     rotates_cross_attention: ClassVar[bool] = False
+    base_option: ClassVar[str] = ""  # names the encoding that this one stands on
     max_length: int | None = None  # tokens of the longest sentence, if there is a limit
 
     def __init__(self, cfg: Any, side: Side) -> None:
@@ -61,18 +63,22 @@ class PositionEncoding(nn.Module):
         self.side = side
 
     @classmethod
+    def find_base(cls, cfg: Any) -> type[PositionEncoding]:
+        """Return the class that computes positions: this one, unless it stands on another."""
+        return cls
+
+    @classmethod
     def validate(cls, cfg: Any) -> None:
-        """Raise ValueError for options that do not fit together; choices and bounds are checked
-        elsewhere."""
+        """Raise ValueError for options that do not fit together."""
 
     def sample(
-        self, batch: int, source_length: int, target_length: int, generator: torch.Generator
-    ) -> tuple[Noise | None, Noise | None]:
+        self, batch: int, source_length: int, target_length: int, generator: Generator
+    ) -> tuple[Noise, Noise]:
         """Sample the noise of source and target positions of a training batch, on the CPU."""
         return None, None
 
-    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Tensor | None:
-        """Return what :meth:`augment` needs of the whole source, [B, 1], on both sides.
+    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Summary:
+        """Return what :meth:`augment` needs of the source on both sides.
 
         Args:
             positions: of the source, before noise.
@@ -81,13 +87,9 @@ class PositionEncoding(nn.Module):
         return None
 
     def augment(
-        self,
-        positions: Tensor,
-        padding_mask: Tensor,
-        noise: Noise | None = None,
-        summary: Tensor | None = None,
+        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
     ) -> Tensor:
-        """Return the positions with noise; in evaluation ``noise`` is None."""
+        """Return the positions with noise."""
         return positions
 
     def embed(self, positions: Tensor) -> list[Tensor]:
@@ -121,17 +123,14 @@ class PositionEncoding(nn.Module):
         return DotProductAttention()
 
     def count_lengths(self, *padding_masks: Tensor) -> None:
-        """Record the lengths of a training batch: those of the side and, in a decoder, those of the
-        source."""
+        """Record the lengths of a training batch: of the side and, in a decoder, of the source."""
 
     def share_parameters(self, encoder: PositionEncoding) -> None:
         """Share parameters of the encoder's encoding with this one, the decoder's."""
 
     def describe(self) -> list[str]:
         """Return name and settings for the training log."""
-        config = self.config
-        names = [item.name for item in fields(config)] if is_dataclass(config) else []
-        return [self.name, *(describe_option(self.cfg, name) for name in names)]
+        return [self.name, *(describe_option(self.cfg, i.name) for i in list_fields(self.config))]
 
 
 def describe_option(cfg: Any, name: str) -> str:
@@ -144,14 +143,8 @@ def describe_option(cfg: Any, name: str) -> str:
 ENCODINGS: dict[str, type[PositionEncoding]] = {}
 
 
-def register_encoding(
-    name: str, config: type | None = None
-) -> Callable[[type[PositionEncoding]], type[PositionEncoding]]:
-    """Register a class under the name of ``--position-encoding`` and ``NAME_transformer``.
-
-    Raises:
-        ValueError: the name is taken.
-    """
+def register_encoding(name: str, config: type | None = None) -> Callable[[type], type]:
+    """Register a class under the name of ``--position-encoding`` and ``NAME_transformer``."""
 
     def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
         if name in ENCODINGS:
@@ -164,17 +157,11 @@ def register_encoding(
 
 
 def number_tokens(padding_mask: Tensor) -> Tensor:
-    """Count the real tokens of each row from 0; padding before the first gets -1.
+    """Count the real tokens of each row from 0: bool [B, T] -> float32 [B, T] or [1, T].
 
-    A row has the same numbers whether it is padded on the left, on the right or not at all. On a
-    CPU one row stands for all unless there is padding on the left. (A GPU would have to wait for
-    the answer.)
-
-    Args:
-        padding_mask: bool [B, T], True at padding.
-
-    Returns:
-        float32 [B, T] or [1, T].
+    Padding before the first token gets -1. A row has the same numbers whether it is padded on the
+    left, on the right or not at all. On a CPU one row stands for all unless there is padding on the
+    left. (A GPU would have to wait for the answer.)
     """
     if padding_mask.device.type == "cpu" and not padding_mask[:, 0].any():
         return torch.arange(padding_mask.size(1), dtype=torch.float32).unsqueeze(0)

@@ -1,15 +1,14 @@
 """CAPE: continuous augmented positional embeddings (Likhomanenko et al. 2021)."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from cape_fairseq.positions.base import Noise, Side, describe_option, register_encoding
-from cape_fairseq.positions.options import option
+from cape_fairseq.options import option
+from cape_fairseq.positions.base import Noise, Side, Summary, describe_option, register_encoding
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 
 
@@ -19,9 +18,8 @@ class CapeConfig:
         5.0, "CAPE: maximum global shift, one for a sentence pair", minimum=0
     )
     cape_local_shift: float = option(
-        0.5, "CAPE: maximum local shift, one for a token; up to 0.5 tokens keep their order",
-        minimum=0,
-    )  # fmt: skip
+        0.5, "CAPE: maximum local shift, one for a token; up to 0.5 keeps the order", minimum=0
+    )
     cape_global_scale: float = option(
         1.0, "CAPE: maximum global scale, one for a sentence pair", minimum=1
     )
@@ -38,7 +36,7 @@ class CAPE(Sinusoidal):
     that of the source on both sides: a decoder cannot know the mean of a target in progress.
     """
 
-    summary = "sinusoids at positions with global and local shifts and a global scale in training"
+    description = "sinusoids at positions with random shifts and scale in training"
     paper = "https://arxiv.org/abs/2106.03143"
     default_source_scale = "auto"
     default_source_bos = "on"
@@ -51,29 +49,23 @@ class CAPE(Sinusoidal):
             self.offset = 0
 
     def sample(
-        self, batch: int, source_length: int, target_length: int, generator: torch.Generator
+        self, batch: int, source_length: int, target_length: int, generator: Generator
     ) -> tuple[Noise, Noise]:
         cfg = self.cfg
         shift = sample_uniform(cfg.cape_global_shift, (batch, 1), generator)
         scale = sample_uniform(math.log(cfg.cape_global_scale), (batch, 1), generator).exp()
-        source, target = (
-            sample_uniform(cfg.cape_local_shift, (batch, length), generator)
-            for length in (source_length, target_length)
-        )
+        source = sample_uniform(cfg.cape_local_shift, (batch, source_length), generator)
+        target = sample_uniform(cfg.cape_local_shift, (batch, target_length), generator)
         return (shift, source, scale), (shift, target, scale)
 
-    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Tensor | None:
+    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Summary:
         if not self.cfg.cape_mean_normalize:
             return None
         real = (~padding_mask).float()
         return (positions * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
 
     def augment(
-        self,
-        positions: Tensor,
-        padding_mask: Tensor,
-        noise: Noise | None = None,
-        summary: Tensor | None = None,
+        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
     ) -> Tensor:
         if summary is not None:
             positions = positions - summary
@@ -90,7 +82,7 @@ class CAPE(Sinusoidal):
         return [self.name, *(describe_option(cfg, name) for name in names), *mean]
 
 
-def sample_uniform(limit: float, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def sample_uniform(limit: float, shape: tuple[int, ...], generator: Generator) -> Tensor:
     """Sample from U(-limit, limit); nothing is taken from the generator if ``limit`` is 0."""
     if limit == 0:
         return torch.zeros(shape)

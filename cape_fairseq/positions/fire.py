@@ -1,15 +1,14 @@
 """FIRE: functional interpolation for relative positions (Li et al. 2024)."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from cape_fairseq.options import option
 from cape_fairseq.positions.alibi import compute_distance
 from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
-from cape_fairseq.positions.options import option
 
 ROWS = 256  # queries for which the hidden layer is held at a time
 
@@ -19,9 +18,7 @@ class FireConfig:
     fire_threshold: float = option(
         512.0, "FIRE: initial L; distances are divided by no less", above=0, fixed=True
     )
-    fire_width: int = option(
-        32, "FIRE: width of the hidden layer of f", minimum=1, fixed=True
-    )  # fmt: skip
+    fire_width: int = option(32, "FIRE: width of the hidden layer of f", minimum=1, fixed=True)
 
 
 @register_encoding("fire", FireConfig)
@@ -33,7 +30,7 @@ class FIRE(PositionEncoding):
     has the sign of i - j.
     """
 
-    summary = "biases that are a learned function of distance / position in self-attention"
+    description = "biases that are a learned function of distance / position in self-attention"
     paper = "https://arxiv.org/abs/2310.04418"
     real_valued = True
     allows_randpos = True

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cape_fairseq.options import require
 from cape_fairseq.positions.base import ENCODINGS, PositionEncoding, Side, register_encoding
 from cape_fairseq.positions.floater_dynamics import FloaterConfig, build_dynamics
-from cape_fairseq.positions.options import require
 
 SELF = ("query_bias", "key_bias", "value_bias")
 CROSS_QUERY = ("cross_query_bias",)  # runs along the target
@@ -31,14 +31,14 @@ class FLOATER(PositionEncoding):
     starts with a zero output, so that a new model equals its base at any length.
     """
 
-    summary = "vectors of a learned dynamical system: biases of every attention, or added to layers"
+    description = "vectors of a learned dynamical system, as biases of attention or added to layers"
     paper = "https://arxiv.org/abs/2003.09229"
+    base_option = "floater_base_encoding"
 
     def __init__(self, cfg: Any, side: Side) -> None:
         super().__init__(cfg, side)
         self.is_bias = cfg.floater_form == "bias"
-        base = cfg.floater_base_encoding if self.is_bias else "nopos"
-        self.base = ENCODINGS[base](cfg, side)
+        self.base = self.find_base(cfg)(cfg, side)
         for name in (*BASE_HOOKS, *BASE_PROPERTIES):
             setattr(self, name, getattr(self.base, name))
         cross = (*CROSS_QUERY, *CROSS_KEYS) if side.name == "decoder" else ()
@@ -55,6 +55,12 @@ class FLOATER(PositionEncoding):
         self.register_buffer("length_counts", counts)
         self.cache: tuple[Any, Tensor] | None = None
         self.num_updates = 0
+
+    @classmethod
+    def find_base(cls, cfg: Any) -> type[PositionEncoding]:
+        is_bias = getattr(cfg, "floater_form", None) != "additive"
+        base = getattr(cfg, "floater_base_encoding", None) or "sinpos"
+        return ENCODINGS.get(base if is_bias else "nopos", cls)
 
     @classmethod
     def validate(cls, cfg: Any) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.positions.options import choice, option
+from cape_fairseq.options import choice, option
 from cape_fairseq.positions.sinusoidal import sinusoid
 
 FIXED_STEP = ("euler", "midpoint", "heun2", "heun3", "rk4", "explicit_adams")

@@ -19,7 +19,7 @@ class KERPLE(PositionEncoding):
     their logarithms are the parameters.
     """
 
-    summary = "scores of self-attention fall with the logarithm of the distance"
+    description = "scores of self-attention fall with the logarithm of the distance"
     paper = "https://arxiv.org/abs/2205.09921"
     real_valued = True
     relative = True

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cape_fairseq.options import format_flag
 from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
-from cape_fairseq.positions.options import format_flag
 
 
 @register_encoding("abspos")
@@ -19,7 +19,7 @@ class Learned(PositionEncoding):
     Row ``padding_idx`` is zero and stands for padding, row ``padding_idx + 1`` for the first token.
     """
 
-    summary = "a learned table added to the input"
+    description = "a learned table added to the input"
     paper = "https://arxiv.org/abs/1705.03122"
     adds_to_layers = True
 
@@ -37,11 +37,6 @@ class Learned(PositionEncoding):
         return nn.Parameter(table)
 
     def embed(self, positions: Tensor) -> list[Tensor]:
-        """Look up integer positions.
-
-        Raises:
-            ValueError: there are more positions than the table has.
-        """
         if positions.size(1) > self.max_length:
             option = f"max_{'source' if self.side.name == 'encoder' else 'target'}_positions"
             raise ValueError(
@@ -50,5 +45,4 @@ class Learned(PositionEncoding):
                 "another encoding"
             )
         indices = positions.long() + self.offset
-        padding_idx = self.side.padding_idx
-        return [F.embedding(indices, table, padding_idx) for table in self.tables]
+        return [F.embedding(indices, table, self.side.padding_idx) for table in self.tables]

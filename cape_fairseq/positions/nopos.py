@@ -7,4 +7,4 @@ from cape_fairseq.positions.base import PositionEncoding, register_encoding
 class NoPositions(PositionEncoding):
     """No position encoding."""
 
-    summary = "none"
+    description = "none"

@@ -1,13 +1,12 @@
 """Randomized positions (Ruoss et al. 2023), an augmentation for other encodings."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from cape_fairseq.positions.base import Noise, PositionEncoding
-from cape_fairseq.positions.options import option
+from cape_fairseq.options import option
+from cape_fairseq.positions.base import Noise, PositionEncoding, Summary
 
 
 @dataclass
@@ -29,27 +28,18 @@ class RandomPositions:
     samples_noise = True
 
     def sample(
-        self, batch: int, source_length: int, target_length: int, generator: torch.Generator
+        self, batch: int, source_length: int, target_length: int, generator: Generator
     ) -> tuple[Noise, Noise]:
         size = (batch, self.cfg.randpos_range)
         source, target = (torch.rand(size, generator=generator).argsort(1).float() for _ in "st")
         return (source[:, :source_length],), (target[:, :target_length],)
 
-    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Tensor:
+    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Summary:
         return (~padding_mask).sum(1, keepdim=True).float()
 
     def augment(
-        self,
-        positions: Tensor,
-        padding_mask: Tensor,
-        noise: Noise | None = None,
-        summary: Tensor | None = None,
+        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
     ) -> Tensor:
-        """Return integer positions.
-
-        Raises:
-            ValueError: a training sentence is longer than the range.
-        """
         size = self.cfg.randpos_range
         if noise is None:
             spaced = (positions * size / (2 * (summary + 1))).floor()

@@ -1,15 +1,14 @@
 """Learned relative positions (Shaw et al. 2018)."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.positions.attention import DotProductAttention, softmax
+from cape_fairseq.modules.dot_product import DotProductAttention, softmax
+from cape_fairseq.options import choice, option
 from cape_fairseq.positions.base import PositionEncoding, register_encoding
-from cape_fairseq.positions.options import choice, option
 
 
 @dataclass
@@ -29,25 +28,20 @@ class RelposConfig:
 class RelativePositions(PositionEncoding):
     """Learned vectors of clipped distances in self-attention."""
 
-    summary = "learned vectors of clipped distances in self-attention"
+    description = "learned vectors of clipped distances in self-attention"
     paper = "https://arxiv.org/abs/1803.02155"
 
     def build_attention(self, layer: int) -> DotProductAttention:
-        if self.cfg.relpos_layers == "first" and layer > 0:
+        cfg, head_dim = self.cfg, self.side.dim // self.side.heads
+        if cfg.relpos_layers == "first" and layer > 0:
             return DotProductAttention()
-        values = self.cfg.relpos_terms == "keys+values"
-        head_dim = self.side.dim // self.side.heads
-        return RelativeAttention(head_dim, self.cfg.relpos_max_distance, values)
+        values = cfg.relpos_terms == "keys+values"
+        return RelativeAttention(head_dim, cfg.relpos_max_distance, values)
 
 
 class RelativeAttention(DotProductAttention):
-    """Attention with a vector for each distance added to keys (Eq. 4) and values (Eq. 3).
-
-    Args:
-        head_dim: width D of a head; all heads share the vectors.
-        max_distance: larger distances are clipped to it.
-        values: whether values have vectors, too.
-    """
+    """Attention with a vector of width D for each clipped distance, shared by all heads, added to
+    keys (Eq. 4) and values (Eq. 3)."""
 
     def __init__(self, head_dim: int, max_distance: int, values: bool = True) -> None:
         super().__init__()

@@ -1,29 +1,27 @@
 """Rotary positions (RoPE, Su et al. 2021)."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cape_fairseq.options import option, require
 from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
-from cape_fairseq.positions.options import option, require
 
 
 @dataclass
 class RopeConfig:
     rope_base: float = option(
-        10000.0, "RoPE: pair k of a head of width d is rotated by base^(-2k/d) per token",
-        above=1, fixed=True,
-    )  # fmt: skip
+        10000.0, "RoPE: pair k is rotated by base^(-2k / head width) per token", above=1, fixed=True
+    )
 
 
 @register_encoding("rope", RopeConfig)
 class RoPE(PositionEncoding):
     """Queries and keys of self-attention rotated by their positions (section 3.2.2)."""
 
-    summary = "queries and keys of self-attention rotated by their positions"
+    description = "queries and keys of self-attention rotated by their positions"
     paper = "https://arxiv.org/abs/2104.09864"
     real_valued = True
     relative = True
@@ -41,36 +39,21 @@ class RoPE(PositionEncoding):
 
 @register_encoding("rope_cross", RopeConfig)
 class RoPECross(RoPE):
-    """RoPE in self- and cross-attention: the distance of a source token, times the source scale,
-    from the current target position is visible."""
+    """RoPE in cross-attention, too, between scaled source positions and target positions."""
 
-    summary = "RoPE in self-attention and cross-attention"
+    description = "RoPE in self-attention and cross-attention"
     default_source_scale = "auto"
     allows_randpos = False
     rotates_cross_attention = True
 
 
 def compute_rotation(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
-    """Return unit complex numbers that rotate pair k by ``position * base^(-2k / dim)``.
+    """Return unit complex numbers that rotate pair k by ``position * base^(-2k / dim)``: float32
+    [B, T] -> complex64 [B, 1, T, D / 2].
 
     Angles are computed in float64, so that products of rotated queries and keys depend on the
     difference of positions only, at any distance from the start.
-
-    Args:
-        positions: float32 [B, T].
-        dim: width D of an attention head, even.
-        base: 10000 in the paper.
-
-    Returns:
-        complex64 [B, 1, T, D / 2]; all heads rotate alike.
     """
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / -dim
     angles = positions.double()[:, None, :, None] * base**exponents
     return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
-
-
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate the pairs (2k, 2k + 1) of x [B, H, T, D] by [B, 1, T, D / 2], in float32 at least."""
-    wide = x if x.dtype == torch.float64 else x.float()
-    pairs = torch.view_as_complex(wide.unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * rotation).flatten(-2).type_as(x)

@@ -1,13 +1,12 @@
 """SHAPE: shifted absolute position embedding (Kiyono et al. 2021)."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from cape_fairseq.positions.base import Noise, register_encoding
-from cape_fairseq.positions.options import option
+from cape_fairseq.options import option
+from cape_fairseq.positions.base import Noise, Summary, register_encoding
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 
 
@@ -25,23 +24,19 @@ class SHAPE(Sinusoidal):
     Source and target have independent shifts; k = 0 in evaluation.
     """
 
-    summary = "sinusoids at positions with an integer shift on each side in training"
+    description = "sinusoids at positions with an integer shift on each side in training"
     paper = "https://arxiv.org/abs/2109.05644"
     allows_randpos = False
     samples_noise = True
 
     def sample(
-        self, batch: int, source_length: int, target_length: int, generator: torch.Generator
+        self, batch: int, source_length: int, target_length: int, generator: Generator
     ) -> tuple[Noise, Noise]:
         limit = self.cfg.shape_max_shift + 1
         shifts = torch.randint(limit, (2, batch, 1), generator=generator).float()
         return (shifts[0],), (shifts[1],)
 
     def augment(
-        self,
-        positions: Tensor,
-        padding_mask: Tensor,
-        noise: Noise | None = None,
-        summary: Tensor | None = None,
+        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
     ) -> Tensor:
         return positions if noise is None else positions + noise[0]

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cape_fairseq.options import require
 from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
-from cape_fairseq.positions.options import require
 
 
 def sinusoid(positions: Tensor, dim: int) -> Tensor:
@@ -18,12 +18,7 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
     Component k has the frequency 10000^(-k / (dim // 2 - 1)), so that integers give the table of
     ``fairseq.modules.SinusoidalPositionalEmbedding``. An odd ``dim`` ends in a zero, as there.
 
-    Args:
-        positions: [...], computed in float32 (float64 stays float64).
-        dim: width of the encoding, at least 4.
-
-    Returns:
-        [..., dim].
+    [...] -> [..., dim], computed in float32 (float64 stays float64).
     """
     dtype = torch.float64 if positions.dtype == torch.float64 else torch.float32
     half = dim // 2
@@ -38,7 +33,7 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
 class Sinusoidal(PositionEncoding):
     """Sinusoids added to the input, or to the input of every layer (FLOATER, Eq. 7)."""
 
-    summary = "sinusoids added to the input, equal to fairseq's"
+    description = "sinusoids added to the input, equal to fairseq's"
     paper = "https://arxiv.org/abs/1706.03762"
     real_valued = True
     adds_to_layers = True

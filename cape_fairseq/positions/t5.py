@@ -1,6 +1,5 @@
 """T5's biases of distance buckets (Raffel et al. 2020, section 2.1)."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cape_fairseq.options import option, require
 from cape_fairseq.positions.alibi import compute_distance
 from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
-from cape_fairseq.positions.options import option, require
 
 
 @dataclass
@@ -28,7 +27,7 @@ class T5Config:
 class T5(PositionEncoding):
     """A learned bias for each head and bucket of distances, shared by the layers of a side."""
 
-    summary = "learned biases of distance buckets in self-attention"
+    description = "learned biases of distance buckets in self-attention"
     paper = "https://arxiv.org/abs/1910.10683"
     relative = True
     allows_randpos = True
@@ -53,10 +52,10 @@ class T5(PositionEncoding):
 
 
 def assign_buckets(distance: Tensor, buckets: int, max_distance: int, causal: bool) -> Tensor:
-    """Return the bucket of each distance (query - key): float32 [...] -> int64 [...].
+    """Return the bucket of each distance (query - key), int64.
 
-    Half of the buckets hold one distance each; the others grow logarithmically up to
-    ``max_distance``. Without ``causal``, keys after the query have the upper half of all buckets.
+    Half of the buckets hold one distance each; the others grow logarithmically. Without
+    ``causal``, keys after the query have the upper half of all buckets.
     """
     half = buckets if causal else buckets // 2
     after = (distance < 0) & (not causal)

@@ -21,7 +21,7 @@ from cape_fairseq.data.stacking import (
     group_by_tokens,
     sample_groups,
 )
-from cape_fairseq.positions.options import require
+from cape_fairseq.options import require
 from cape_fairseq.tasks.stacked_dataset import Groups, JoinedSide, JunctionEditor, StackedDataset
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
+from cape_fairseq.modules.dot_product import DotProductAttention, build_mask, rotate
 from cape_fairseq.positions.alibi import compute_slopes
-from cape_fairseq.positions.attention import DotProductAttention, build_mask
 from cape_fairseq.positions.relative import RelativeAttention
-from cape_fairseq.positions.rope import compute_rotation, rotate
+from cape_fairseq.positions.rope import compute_rotation
 from cape_fairseq.positions.t5 import assign_buckets
 from tests.support import build_encoding
 

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: the part of multi-head attention that an encoding may replace."""
+"""Scaled dot-product attention, its masks and rotations, in pure PyTorch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,14 @@ class DotProductAttention(nn.Module):
         dropout: float = 0.0,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend.
+        """Attend from q [B, H, T, D] to k and v [B, H, S, D].
 
         Args:
-            q: [B, H, T, D].
-            k, v: [B, H, S, D]; in self-attention the last T keys belong to the queries.
             mask: broadcastable to [B, H, T, S]: bool, True where a query may look, or float, added
                 to the scores. Every query must see a key.
             causal: without a mask, let query i see keys 0 to i only; S equals T.
             dropout: probability of dropping an attention weight.
-            need_weights: also return the weights, before dropout.
-
-        Returns:
-            [B, H, T, D], and the weights [B, H, T, S] or None.
+            need_weights: also return the weights [B, H, T, S], before dropout.
         """
         if not need_weights:
             if mask is not None and mask.is_floating_point():
@@ -54,8 +49,7 @@ def softmax(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Return bool [T, S], True where a key is not later than the query; the last keys belong to
-    the queries."""
+    """Return bool [T, S], True where a key is not later than the query."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
@@ -66,8 +60,8 @@ def build_mask(
 
     Args:
         padding_mask: bool [B, S], True at padding, or None if there is none to hide.
-        queries: T, the number of queries.
-        causal: hide later keys, if there is anything else to hide or to add, or if T < S.
+        queries: T; in self-attention the last T keys are theirs.
+        causal: hide later keys, if there is anything else to hide or to add.
         bias: float [B or 1, H, T, S].
 
     Returns:
@@ -89,3 +83,10 @@ def build_mask(
 def has_padding(padding_mask: Tensor) -> bool:
     """Return whether any token may be padding; a GPU is not asked, since that would stall it."""
     return padding_mask.device.type != "cpu" or bool(padding_mask.any())
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Rotate the pairs (2k, 2k + 1) of x [B, H, T, D] by [B, 1, T, D / 2], in float32 at least."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    pairs = torch.view_as_complex(wide.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * rotation).flatten(-2).type_as(x)

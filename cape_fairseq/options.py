@@ -41,29 +41,17 @@ def format_flag(name: str) -> str:
 
 
 def require(condition: bool, name: str, value: Any, expected: str) -> None:
-    """Check a condition of an option.
-
-    Raises:
-        ValueError: the message has the option, its value and what is expected.
-    """
+    """Raise ValueError with the option, its value and what is expected, unless it holds."""
     if not condition:
         raise ValueError(f"{format_flag(name)} is {value}, but it must be {expected}")
 
 
 def validate(options: Any, items: Iterable[Field]) -> None:
-    """Check choices and bounds of options.
-
-    Raises:
-        ValueError: a value is not allowed.
-    """
+    """Raise ValueError if an option is not one of its choices or outside its bounds."""
     for item in items:
-        value = getattr(options, item.name)
-        values, minimum, above = (
-            list_choices(item),
-            item.metadata.get("minimum"),
-            item.metadata.get("above"),
-        )
-        if values is not None:
+        value, values = getattr(options, item.name), list_choices(item)
+        minimum, above = item.metadata.get("minimum"), item.metadata.get("above")
+        if values is not None and value is not None:
             require(value in values, item.name, value, " or ".join(values))
         if minimum is not None:
             require(value >= minimum, item.name, value, f"at least {minimum}")
