@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Sourced by the recipes: use the active environment if it has the plugin, else .venv of this folder.
 # With --dry-run as the first argument, commands are printed instead of run.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -18,4 +19,10 @@ write() {  # write FILE COMMAND...: write the output of a command to FILE, compl
     local file=$1; shift
     if [ -n "$DRY_RUN" ]; then echo "${*@Q} > ${file@Q}"; return; fi
     "$@" > "$file.part" && mv "$file.part" "$file"
+}
+
+convert() {  # convert INPUT FILE COMMAND...: the same from INPUT
+    local input=$1 file=$2; shift 2
+    if [ -n "$DRY_RUN" ]; then echo "${*@Q} < ${input@Q} > ${file@Q}"; return; fi
+    "$@" < "$input" > "$file.part" && mv "$file.part" "$file"
 }

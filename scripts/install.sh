@@ -31,7 +31,7 @@ rm -f "$stamp"
 echo "install: PyTorch"
 pip install "$(pinned torch)"
 echo "install: fairseq (compiled here unless there is a wheel: about 2 minutes)"
-pip install $(for tool in setuptools wheel cython numpy ninja; do pinned "$tool"; done)
+for tool in setuptools wheel cython numpy ninja; do pip install "$(pinned $tool)"; done
 # An isolated build would fetch a second, much larger PyTorch.
 pip install --no-build-isolation --no-deps "$(pinned fairseq-fixed)"
 echo "install: the other requirements"

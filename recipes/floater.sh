@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# FLOATER as published: train a sinusoidal Transformer, fine-tune it as FLOATER with half the learning rate,
+# and average its last checkpoints. The plain model is fine-tuned for as long, for comparison.
+#
+#   DATA=data-bin [SRC=en] [TGT=de] [SIZE=_tiny] [OUT=runs/floater] recipes/floater.sh [--dry-run]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+DATA=${DATA:?give the binarized data: DATA=data-bin recipes/floater.sh}
+SRC=${SRC:-en} TGT=${TGT:-de} SIZE=${SIZE-_tiny} OUT=${OUT:-runs/floater}
+LR=${LR:-4e-3} HALF=${HALF:-2e-3} WARMUP=${WARMUP:-500}
+UPDATES=${UPDATES:-2000} MORE=${MORE:-700} EVERY=${EVERY:-100}
+
+fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
+    local save=$OUT/$1 encoding=$2 lr=$3 warmup=$4 updates=$5; shift 5
+    run mkdir -p "$save"
+    [ -e "$save/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" \
+        --arch "${encoding}_transformer$SIZE" --source-lang "$SRC" --target-lang "$TGT" --seed 1 --dropout 0.1 \
+        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
+        --optimizer fused_adam --adam-betas '(0.9, 0.98)' --lr "$lr" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
+        --max-tokens 4096 --max-update "$updates" --update-epoch-batch-itr True --no-epoch-checkpoints \
+        --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 "$@"
+    run touch "$save/trained"
+    [ -e "$save/averaged.pt" ] || run cape-fairseq average "$save" --last 5 --output "$save/averaged.pt"
+    [ -e "$save/test.txt" ] || write "$save/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" \
+        --path "$save/averaged.pt" --beam 4 --lenpen 0.6 --remove-bpe --num-workers 0
+}
+
+# 1. The plain Transformer.
+fit sinpos sinpos "$LR" "$WARMUP" "$UPDATES"
+start=(--finetune-from-model "$OUT/sinpos/checkpoint_best.pt")
+# 2. FLOATER with the paper's solver, from its parameters; and the plain model for as long.
+fit floater floater "$HALF" 100 "$MORE" "${start[@]}" --floater-solver rk4 --floater-gradient backprop
+fit sinpos-longer sinpos "$HALF" 100 "$MORE" "${start[@]}"
+# 3. Scores and positions.
+run cape-fairseq compare "sinpos=$OUT/sinpos/test.txt" "sinpos-longer=$OUT/sinpos-longer/test.txt" "floater=$OUT/floater/test.txt"
+run cape-fairseq plot-positions "floater=$OUT/floater/averaged.pt" sinpos --data "$DATA" --plot "$OUT/positions.png"

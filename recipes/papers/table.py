@@ -1,0 +1,61 @@
+"""Print a table of a paper with the published numbers beside ours: table.py CONFIG OUT."""
+
+import statistics
+import sys
+from pathlib import Path
+
+import yaml
+
+
+def read_scores(out: Path, system: str, test: str) -> list[float]:
+    """Return the scores of all seeds."""
+    return [float(path.read_text()) for path in sorted(out.glob(f"{system}/*/{test}.bleu"))]
+
+
+def format_scores(scores: list[float]) -> str:
+    """Format mean and standard deviation over seeds."""
+    if len(scores) < 2:
+        return f"{scores[0]:.2f}" if scores else "-"
+    return f"{statistics.fmean(scores):.2f} ± {statistics.stdev(scores):.2f}"
+
+
+def main() -> None:
+    """Print the table."""
+    config, out = yaml.safe_load(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    tests = config.get("tests", {"test": "test"})
+    print(f"# {config['title']} ({config['score']} BLEU)\n")
+    head = [
+        "system",
+        *(f"{name} {kind}" for name in tests.values() for kind in ("published", "ours")),
+    ]
+    print(f"| {' | '.join(head)} | seeds |")
+    print("| --- " * (len(head) + 1) + "|")
+    for name, system in config["systems"].items():
+        published = system.get("published", {})
+        cells, seeds = [], 0
+        for test in tests:
+            scores = read_scores(out, name, test)
+            seeds = max(seeds, len(scores))
+            cells += [str(published.get(test, "-")), format_scores(scores)]
+        print(f"| {name} | {' | '.join(cells)} | {seeds} |")
+    if "plot" in config:
+        plot(config, tests, out)
+
+
+def plot(config: dict, tests: dict, out: Path) -> None:
+    """Plot the scores over the test sets to OUT/NAME.png."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    for name in config["systems"]:
+        scores = [read_scores(out, name, test) for test in tests]
+        if all(scores):
+            axes.plot([statistics.fmean(s) for s in scores], marker="o", label=name)
+    axes.set(xticks=range(len(scores)), xticklabels=tests.values(), title=config["plot"])
+    axes.legend()
+    figure.savefig(out / f"{config['name']}.png")
+
+
+if __name__ == "__main__":
+    main()

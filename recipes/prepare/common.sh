@@ -1,0 +1,80 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside it: steps from archives to binarized data in OUT/data-bin.
+# A step whose output exists is skipped. DATA names a folder with archives that are already there.
+source "$(dirname "${BASH_SOURCE[0]}")/../environment.sh"
+OUT=${OUT:-data/$NAME} DATA=${DATA:-$OUT/archives} WORKERS=${WORKERS:-$(nproc)}
+mkdir -p "$OUT/raw" "$OUT/tok" "$OUT/bpe" "$DATA"
+
+fetch() {  # fetch URL: download to DATA, and continue a download that was cut off
+    local file=$DATA/${1##*/}
+    [ -e "$file" ] && return
+    echo "fetching $1"
+    curl --fail --location --retry 3 --continue-at - --output "$file.part" "$1" && mv "$file.part" "$file"
+}
+
+unpack() {  # unpack ARCHIVE MEMBER: print a member of a tar archive, gunzipped if it ends in .gz
+    if [ "${2%.gz}" = "$2" ]; then tar -xOf "$DATA/$1" "$2"; else tar -xOf "$DATA/$1" "$2" | gunzip; fi
+}
+
+read_segments() {  # sentences of SGML or of IWSLT's XML
+    sed -n 's/^ *<seg id="[0-9]*"> *\(.*[^ ]\) *<\/seg> *$/\1/p' | sed "s/’/'/g"
+}
+
+tokenize() {  # tokenize LANG [OPTIONS of sacremoses tokenize]
+    local lang=$1; shift
+    sacremoses -q -j "$WORKERS" -l "$lang" tokenize -x "$@"
+}
+
+normalize() {  # normalize LANG: punctuation and control characters, as Moses' scripts do
+    sacremoses -q -j "$WORKERS" -l "$1" normalize -q -d -c
+}
+
+make() {  # make FILE COMMAND...: write the output of a command to FILE unless it exists
+    local file=$1; shift
+    if [ -e "$file" ]; then return; fi
+    "$@" > "$file.part" || { echo "prepare: $file could not be made; see above" >&2; exit 1; }
+    mv "$file.part" "$file"
+}
+
+clean() {  # clean INPUT OUTPUT MAX RATIO: keep pairs of 1 to MAX tokens with a length ratio up to RATIO
+    [ -e "$2.$TGT" ] && return
+    paste "$1.$SRC" "$1.$TGT" | awk -F '\t' -v max="$3" -v ratio="$4" -v s="$2.$SRC.part" -v t="$2.$TGT.part" '
+        { n = split($1, a, " "); m = split($2, b, " ") }
+        n && m && n <= max && m <= max && n <= ratio * m && m <= ratio * n { print $1 > s; print $2 > t }'
+    mv "$2.$SRC.part" "$2.$SRC"; mv "$2.$TGT.part" "$2.$TGT"
+}
+
+hold_out() {  # hold_out INPUT TRAIN VALID N: every Nth line becomes validation text
+    for lang in $SRC $TGT; do
+        make "$3.$lang" awk -v n="$4" 'NR % n == 0' "$1.$lang"
+        make "$2.$lang" awk -v n="$4" 'NR % n' "$1.$lang"
+    done
+}
+
+count() {  # count FILE [PUBLISHED]: print the number of pairs beside the published one
+    echo "$1: $(wc -l < "$1.$SRC") pairs${2:+ (published: $2)}"
+}
+
+learn_bpe() {  # learn_bpe MERGES: joint codes of the training text
+    [ -e "$OUT/bpecodes" ] || subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" \
+        -s "$1" -o "$OUT/bpecodes" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
+}
+
+apply_bpe() {  # apply_bpe SPLIT...
+    for split in "$@"; do
+        for lang in $SRC $TGT; do
+            make "$OUT/bpe/$split.$lang" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
+        done
+    done
+}
+
+binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary
+    local tests
+    tests=$(printf ",$OUT/bpe/%s" "$@")
+    [ -e "$OUT/data-bin/done" ] || fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
+        --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
+        --destdir "$OUT/data-bin" --workers "$WORKERS"
+    cp "$OUT/bpecodes" "$OUT/data-bin/"
+    touch "$OUT/data-bin/done"
+    echo "done: $OUT/data-bin"
+}

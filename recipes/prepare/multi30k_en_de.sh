@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Multi30k, task 1: English image captions and their German translations (research use only).
+#
+#   [OUT=data/multi30k_en_de] [DATA=FOLDER WITH train.en.gz ...] recipes/prepare/multi30k_en_de.sh
+set -euo pipefail
+# shellcheck disable=SC2034
+NAME=multi30k_en_de SRC=en TGT=de
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+for lang in en de; do
+    for split in train val test_2016_flickr; do
+        fetch "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/$split.$lang.gz"
+    done
+done
+prepare() { gunzip -c "$DATA/$1.$2.gz" | normalize "$2" | tokenize "$2" -a; }
+
+for lang in en de; do
+    make "$OUT/raw/test.$lang" gunzip -c "$DATA/test_2016_flickr.$lang.gz"
+    make "$OUT/tok/train.$lang" prepare train "$lang"
+    make "$OUT/tok/valid.$lang" prepare val "$lang"
+    make "$OUT/tok/test.$lang" prepare test_2016_flickr "$lang"
+done
+count "$OUT/tok/train" 29,000
+count "$OUT/tok/valid" 1,014
+count "$OUT/tok/test" 1,000
+learn_bpe 4000
+apply_bpe train valid test
+binarize test

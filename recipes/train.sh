@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Train a model on your own text, translate its test set and score it. TEXT has train.en, train.de,
+# valid.en and so on, one sentence per line. The same command continues after an interruption.
+#
+#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/mine] recipes/train.sh [--dry-run]
+#
+# Options of fairseq-train go to EXTRA, for instance EXTRA="--dropout 0.3 --fp16". With STACKS=400 the model
+# is then fine-tuned on stacks of up to 400 tokens (a third of the updates, half the learning rate).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/train.sh}
+SRC=${SRC:-en} TGT=${TGT:-de}
+ARCH=${ARCH:-rope_cross_transformer_tiny}
+OUT=${OUT:-runs/mine}
+MERGES=${MERGES:-4000}
+case $ARCH in  # small models need a larger learning rate, and reach it sooner
+    *_tiny) LR=${LR:-4e-3} WARMUP=${WARMUP:-500} UPDATES=${UPDATES:-3000} ;;
+    *) LR=${LR:-5e-4} WARMUP=${WARMUP:-4000} UPDATES=${UPDATES:-30000} ;;
+esac
+SEED=${SEED:-1}
+read -ra EXTRA <<< "${EXTRA:-}"
+SAVE=$OUT/$ARCH DATA=$OUT/data-bin
+
+# 1. Tokenization, byte-pair encoding and binarization.
+run mkdir -p "$OUT/tok" "$OUT/bpe" "$SAVE"
+for split in train valid test; do
+    for lang in $SRC $TGT; do
+        tok=$OUT/tok/$split.$lang
+        [ -e "$tok" ] || convert "$TEXT/$split.$lang" "$tok" sacremoses -q -l "$lang" tokenize -x -a
+    done
+done
+[ -e "$OUT/bpecodes" ] || run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" \
+    -s "$MERGES" -o "$OUT/bpecodes" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
+for split in train valid test; do
+    for lang in $SRC $TGT; do
+        bpe=$OUT/bpe/$split.$lang
+        [ -e "$bpe" ] || write "$bpe" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
+    done
+done
+[ -e "$DATA/test.$SRC-$TGT.$TGT.idx" ] || run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
+    --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "$OUT/bpe/test" --destdir "$DATA"
+
+# 2. Training; it resumes from checkpoint_last.pt.
+fit() {  # fit FOLDER LR WARMUP UPDATES [OPTIONS]
+    local save=$1 lr=$2 warmup=$3 updates=$4; shift 4
+    run mkdir -p "$save"
+    [ -e "$save/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" --arch "$ARCH" \
+        --source-lang "$SRC" --target-lang "$TGT" --seed "$SEED" --dropout 0.1 \
+        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
+        --optimizer fused_adam --adam-betas '(0.9, 0.98)' --lr "$lr" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
+        --max-tokens 4096 --max-update "$updates" --update-epoch-batch-itr True --keep-last-epochs 2 \
+        --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "$@"
+    run touch "$save/trained"
+    run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$save/"  # for cape-fairseq translate
+}
+fit "$SAVE" "$LR" "$WARMUP" "$UPDATES" "${EXTRA[@]}"
+if [ -n "${STACKS:-}" ]; then
+    fit "$SAVE-stacks" "$(python -c "print($LR / 2)")" 100 "$((UPDATES / 3))" --finetune-from-model "$SAVE/checkpoint_best.pt" \
+        --task stacked_translation --stack-junction none --stack-probability 0.5 --stack-max-tokens "$STACKS" "${EXTRA[@]}"
+    SAVE=$SAVE-stacks
+fi
+
+# 3. Translation and detokenized BLEU.
+[ -e "$SAVE/test.txt" ] || write "$SAVE/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" \
+    --beam 4 --remove-bpe --tokenizer moses --source-lang "$SRC" --target-lang "$TGT" --num-workers 0
+detokenized() { grep '^D-' "$SAVE/test.txt" | sort -V | cut -f3; }
+[ -e "$SAVE/test.$TGT" ] || write "$SAVE/test.$TGT" detokenized
+run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -m bleu chrf

@@ -1,0 +1,240 @@
+"""Recipes: shellcheck, dry runs, the papers' tables, and preparation of small archives."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from fairseq import options
+
+from cape_fairseq.data.synthetic import make_corpus
+from tests.support import ROOT, run
+
+RECIPES = ROOT / "recipes"
+SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("prepare/*.sh"), *ROOT.glob("scripts/*.sh")])
+TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in RECIPES.glob("papers/*.yaml")}
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+SYSTEMS = [(table, name) for table in TABLES for name in TABLES[table]["systems"]]
+
+
+def call(*command, **variables) -> str:
+    """Run a recipe from the root; return what it printed."""
+    environment = {**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1", **variables}
+    result = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, cwd=ROOT, env=environment
+    )
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    return result.stdout
+
+
+def test_shellcheck():
+    if shutil.which("shellcheck", path=PATH) is None:
+        pytest.skip("shellcheck is not installed")
+    call("shellcheck", "-x", "-e", "SC1091", *SCRIPTS, RECIPES / "papers" / "score.sh")
+
+
+@pytest.mark.parametrize(("table", "name"), SYSTEMS)
+def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
+    config = TABLES[table]
+    system = config["systems"][name]
+    assert system.get("parent", name) in config["systems"]
+    if not system.get("extra") and "plot" not in config and table != "smoke":
+        assert "published" in system or name == "sinpos-input"
+    arguments = [
+        "data", "--user-dir", str(ROOT / "cape_fairseq"), "--task", "translation",
+        "--arch", f"{system['encoding']}_transformer{config['size']}",
+        *shlex.split(config["training"]), *shlex.split(system.get("options", "")),
+    ]  # fmt: skip
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, arguments)
+    from cape_fairseq.models.config import validate_options
+
+    validate_options(args)
+    generation = options.get_generation_parser()
+    options.parse_args_and_arch(generation, ["data", *shlex.split(config["decoding"])])
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_snakemake_prints_complete_commands_with_the_papers_batch(table):
+    config, gpus = TABLES[table], 4
+    command = ["snakemake", "-s", RECIPES / "papers" / "Snakefile", "-np", "--configfile"]
+    output = call(*command, RECIPES / "papers" / f"{table}.yaml", "--config", f"gpus={gpus}")
+    trainings = re.findall(r"fairseq-train .*", output)
+    seeds = len(config.get("seeds", [1]))
+    assert len(trainings) == seeds * sum(not s.get("extra") for s in config["systems"].values())
+    for training in trainings:
+        words = shlex.split(training.removeprefix("Shell command: "))
+        tokens, frequency = (
+            int(words[words.index(n) + 1]) for n in ("--max-tokens", "--update-freq")
+        )
+        assert abs(tokens * frequency * gpus - config["tokens_per_update"]) < gpus * frequency
+        assert tokens <= config["tokens_per_gpu"]
+
+
+@pytest.mark.parametrize("recipe", ["quickstart", "train", "floater"])
+def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
+    variables = {"OUT": str(tmp_path / "out"), "TEXT": "text", "DATA": "data-bin"}
+    output = call("bash", RECIPES / f"{recipe}.sh", "--dry-run", **variables)
+    trainings = [line for line in output.splitlines() if "fairseq-train" in line]
+    assert trainings
+    for line in trainings:
+        words = shlex.split(line)
+        assert words[0] == "fairseq-train"
+        assert Path(words[words.index("--user-dir") + 1]).is_dir()
+        options.parse_args_and_arch(options.get_training_parser(), words[1:])
+    assert not (tmp_path / "out").exists()
+
+
+def write_archive(path: Path, members: dict[str, list[str]]) -> None:
+    """Write a tar archive, gzipped if its name says so; members that end in .gz are gzipped."""
+    import gzip
+
+    with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
+        for name, lines in members.items():
+            data = "".join(f"{line}\n" for line in lines).encode()
+            data = gzip.compress(data) if name.endswith(".gz") else data
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+CORPUS = make_corpus()
+TEXT = {side: [pair[i] for pair in CORPUS["test"][:400]] for i, side in enumerate(("en", "xx"))}
+
+
+def text(language: str, start: int = 0, count: int = 200) -> list[str]:
+    return TEXT["en" if language == "en" else "xx"][start : start + count]
+
+
+def sgml(language: str) -> list[str]:
+    return ["<doc>", *(f'<seg id="{i}"> {s} </seg>' for i, s in enumerate(text(language, 200, 20)))]
+
+
+def make_wmt(folder: Path, other: str) -> None:
+    pair, languages = f"{other}-en", ("en", other)
+
+    def members(pattern: str) -> dict[str, list[str]]:
+        return {pattern.format(lang): text(lang) for lang in languages}
+
+    write_archive(
+        folder / "training-parallel-europarl-v7.tgz", members(f"training/europarl-v7.{pair}.{{}}")
+    )
+    write_archive(folder / "training-parallel-commoncrawl.tgz", members(f"commoncrawl.{pair}.{{}}"))
+    for version, place in (
+        ("v9", "training"),
+        ("v11", "training-parallel-nc-v11"),
+        ("v12", "training"),
+    ):
+        pattern = f"{place}/news-commentary-{version}.{pair}.{{}}"
+        write_archive(folder / f"training-parallel-nc-{version}.tgz", members(pattern))
+    write_archive(folder / "training-parallel-un.tgz", members(f"un/undoc.2000.{pair}.{{}}"))
+    write_archive(folder / "training-giga-fren.tar", members("giga-fren.release2.fixed.{}.gz"))
+    kinds = {"en": "src", other: "ref"}
+    tests = {
+        f"test-full/newstest2014-{other}en-{k}.{lang}.sgm": sgml(lang) for lang, k in kinds.items()
+    }
+    write_archive(folder / "test-full.tgz", tests)
+    dev = {
+        f"dev/newstest{y}.{lang}": text(lang, 220, 9)
+        for y in range(2010, 2014)
+        for lang in languages
+    }
+    dev |= {f"dev/newstest2015-en{other}-{k}.{lang}.sgm": sgml(lang) for lang, k in kinds.items()}
+    write_archive(folder / "dev.tgz", dev)
+    last = {f"test/newstest2016-en{other}-{k}.{lang}.sgm": sgml(lang) for lang, k in kinds.items()}
+    write_archive(folder / "test.tgz", last)
+
+
+def make_iwslt(folder: Path, _: str) -> None:
+    members = {}
+    for lang in ("de", "en"):
+        tags = ["<url>x</url>", "<title>Title</title>", *text(lang)]
+        members[f"de-en/train.tags.de-en.{lang}"] = tags
+        for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
+            members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgml(lang)
+    write_archive(folder / "de-en.tgz", members)
+
+
+def make_bible(folder: Path, _: str) -> None:
+    books = ["Genesis"] * 150 + ["Ruth"] * 10 + ["Joshua"] * 10
+    for name, lang in (("BSB", "en"), ("GerElb1905", "de")):
+        rows = [f'{b},1,{i},"{s}"' for i, (b, s) in enumerate(zip(books, text(lang), strict=False))]
+        (folder / f"{name}.csv").write_text("\n".join(["Book,Chapter,Verse,Text", *rows]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "make", "other", "tests", "variables"),
+    [
+        ("wmt14_en_de", make_wmt, "de", 1, {}),
+        ("wmt14_en_de", make_wmt, "de", 1, {"VARIANT": "icml17"}),
+        ("wmt14_en_fr", make_wmt, "fr", 1, {"VALID_EVERY": "20"}),
+        ("wmt16_en_de", make_wmt, "de", 7, {}),
+        ("iwslt14_de_en", make_iwslt, "de", 1, {}),
+        ("bible_en_de", make_bible, "de", 1, {}),
+    ],
+)
+def test_small_archives_in_the_real_formats_are_prepared(
+    script, make, other, tests, variables, tmp_path
+):
+    archives, out = tmp_path / "archives", tmp_path / "out"
+    archives.mkdir()
+    make(archives, other)
+    variables = {"OUT": str(out), "DATA": str(archives), "WORKERS": "1", **variables}
+    output = call("bash", RECIPES / "prepare" / f"{script}.sh", **variables)
+    assert "pairs" in output
+    names = {path.name.split(".")[0] for path in (out / "data-bin").glob("*.idx")}
+    assert names == {"train", "valid", *(f"test{n or ''}" for n in range(tests))}
+    sides = [(out / "bpe" / f"train.{lang}").read_text().splitlines() for lang in ("en", other)]
+    assert len(sides[0]) == len(sides[1]) > 100
+    stamp = (out / "data-bin" / "dict.en.txt").stat().st_mtime_ns
+    call("bash", RECIPES / "prepare" / f"{script}.sh", **variables)  # nothing is made again
+    assert (out / "data-bin" / "dict.en.txt").stat().st_mtime_ns == stamp
+
+
+def test_a_missing_member_of_an_archive_stops_the_preparation(tmp_path):
+    make_iwslt(tmp_path, "")
+    write_archive(tmp_path / "de-en.tgz", {"de-en/other": ["x"]})
+    variables = {"OUT": str(tmp_path / "out"), "DATA": str(tmp_path), "PATH": PATH}
+    script = ["bash", str(RECIPES / "prepare" / "iwslt14_de_en.sh")]
+    result = subprocess.run(script, capture_output=True, text=True, env={**os.environ, **variables})
+    assert result.returncode != 0
+    assert not (tmp_path / "out" / "data-bin").exists()
+
+
+def test_scores_equal_sacrebleus(tmp_path):
+    from sacrebleu.metrics import BLEU
+
+    pairs = [(f"ein well-known Wort {n} .", f"ein well-known Satz {n} .") for n in range(12)]
+    lines = [f"T-{n}\t{r}\nH-{n}\t-1\t{h}\nD-{n}\t-1\t{h}" for n, (h, r) in enumerate(pairs)]
+    (tmp_path / "out.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "ref").write_text("".join(f"{r}\n" for _, r in pairs))
+    script = ["bash", RECIPES / "papers" / "score.sh"]
+    hypotheses, references = zip(*pairs, strict=True)
+    for kind, split in (("sacrebleu", False), ("tokenized", False), ("compound", True)):
+        ours = float(call(*script, kind, tmp_path / "out.txt", tmp_path / "ref"))
+        sides = [
+            [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", s) if split else s for s in side]
+            for side in (hypotheses, references)
+        ]
+        tokenize = "13a" if kind == "sacrebleu" else "none"
+        expected = BLEU(tokenize=tokenize, force=True).corpus_score(sides[0], [sides[1]]).score
+        assert ours == pytest.approx(expected, abs=0.01)
+
+
+def test_the_table_has_published_numbers_beside_ours(tmp_path):
+    for seed, score in ((1, 20.0), (2, 22.0)):
+        (tmp_path / "sinpos" / str(seed)).mkdir(parents=True)
+        (tmp_path / "sinpos" / str(seed) / "test.bleu").write_text(f"{score}\n")
+    script = [sys.executable, RECIPES / "papers" / "table.py"]
+    table = run(*script, RECIPES / "papers" / "cape_en_de_6l.yaml", tmp_path).stdout
+    (row,) = [line for line in table.splitlines() if line.startswith("| sinpos")]
+    assert "27.66 ± 0.10 | 21.00 ± 1.41 | 2" in row
