@@ -2,60 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
 from cape_fairseq.options import format_flag, list_choices, list_fields
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
-from cape_fairseq.positions.randpos import RandposConfig
 from cape_fairseq.tools import UserError, build_parser, write_json
 
+SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_18l", "_vaswani_wmt_en_de_big")
 EXAMPLES = """
   cape-fairseq encodings
   cape-fairseq encodings cape floater
 """
 
 
-def describe_field(item: Field) -> dict[str, Any]:
-    """Return name, default, choices and help of an option."""
-    return {
-        "option": format_flag(item.name),
-        "default": item.default,
-        "choices": list_choices(item),
-        "help": item.metadata["help"],
-    }
-
-
 def describe(cls: type[PositionEncoding]) -> dict[str, Any]:
     """Return what is known about an encoding."""
     return {
         "encoding": cls.name,
-        "summary": cls.description,
+        "description": cls.description,
         "paper": cls.paper,
-        "architecture": f"{cls.name}_transformer",
-        "source scale": cls.default_source_scale,
-        "source BOS": cls.default_source_bos,
-        "options": [describe_field(item) for item in list_fields(cls.config)],
-    }
+        "source_scale": cls.default_source_scale,
+        "source_bos": cls.default_source_bos,
+        "options": {
+            format_flag(item.name): {"default": item.default, "choices": list_choices(item),
+                                     "help": item.metadata["help"]}
+            for item in list_fields(cls.config)
+        },
+    }  # fmt: skip
 
 
 def format_encoding(found: dict[str, Any]) -> str:
     """Format an encoding for the terminal."""
-    lines = [f"{found['encoding']}: {found['summary']}"]
-    lines += [f"  paper: {found['paper']}"] if found["paper"] else []
-    lines += [
-        f"  architecture: {found['architecture']} (also _tiny, _iwslt_de_en, _wmt_en_de, "
-        "_wmt_en_de_18l, _vaswani_wmt_en_de_big)"
-    ]
-    if found["source scale"] != "1" or found["source BOS"] != "off":
-        lines.append(
-            f"  defaults: --source-scale {found['source scale']} --source-bos {found['source BOS']}"
-        )
-    for option in found["options"]:
+    lines = [f"{found['encoding']}: {found['description']}", f"  paper: {found['paper'] or '-'}"]
+    lines.append(f"  architecture: {found['encoding']}_transformer{{{','.join(SIZES)}}}")
+    lines.append(f"  --source-scale {found['source_scale']} --source-bos {found['source_bos']}")
+    for flag, option in found["options"].items():
         values = f" {{{','.join(option['choices'])}}}" if option["choices"] else ""
-        lines.append(f"  {option['option']}{values} (default: {option['default']})")
-        lines.append(f"      {option['help']}")
+        lines.append(f"  {flag}{values} (default: {option['default']})\n      {option['help']}")
     return "\n".join(lines)
 
 
@@ -71,10 +55,9 @@ def main(argv: list[str]) -> None:
     found = [describe(ENCODINGS[name]) for name in args.names or sorted(ENCODINGS)]
     print("\n\n".join(map(format_encoding, found)))
     if not args.names:
-        option = describe_field(list_fields(RandposConfig)[0])
+        names = [name for name, cls in ENCODINGS.items() if cls.allows_randpos]
         print(
-            "\n--position-augmentation randpos (https://arxiv.org/abs/2305.16843) works with "
-            f"sinpos, rope, alibi, t5, fire and kerple\n  {option['option']} (default: "
-            f"{option['default']})\n      {option['help']}"
+            "\n--position-augmentation randpos --randpos-range 512 works with "
+            f"{', '.join(names)} (https://arxiv.org/abs/2305.16843)"
         )
     write_json(args.json, {"encodings": found})

@@ -83,8 +83,7 @@ class Preemption:
     """Save a checkpoint on SIGTERM and exit with status 143.
 
     fairseq dies of SIGTERM, with which clusters preempt jobs, and loses all updates since the last
-    checkpoint. The same command resumes. (Worker processes that read data die of the signal, too,
-    so give ``--num-workers 0`` where all processes of a job are signalled.)
+    checkpoint. (Processes that read data die, too: give ``--num-workers 0`` on a cluster.)
     """
 
     requested = False

@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 OUT=${OUT:-runs/quickstart}
 SYSTEMS=${SYSTEMS-sinpos cape rope_cross}
-UPDATES=${UPDATES:-450}
+UPDATES=${UPDATES:-400}
 MERGES=2000
 
 # 1. The corpus: 20,000 sentences of 1 to 3 clauses; test_long has 5 to 8 clauses.
@@ -46,7 +46,7 @@ for system in $SYSTEMS; do
         --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --dropout 0.1 \
         --optimizer fused_adam --adam-betas '(0.9, 0.98)' --lr 4e-3 --lr-scheduler inverse_sqrt \
         --warmup-updates 200 --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
-        --save-interval-updates 150 --keep-interval-updates 1 --no-epoch-checkpoints --log-interval 50 --num-workers 0
+        --save-interval-updates 100 --keep-interval-updates 1 --no-epoch-checkpoints --log-interval 50 --num-workers 0
     run touch "$save/trained"
     # 4. Translation, and the loss of the reference at every position.
     for subset in test test1; do

@@ -45,7 +45,7 @@ def test_the_criterion_equals_fairseqs_on_a_batch():
     found = []
     for criterion in (
         LabelSmoothedCrossEntropyCriterion(task, False, 0.1, 1, True),
-        ChunkedCriterion(task, False, 0.1, 1, True, loss_chunk=4),
+        ChunkedCriterion(task, False, 0.1, 1, True),
     ):
         model = build("sinpos")
         loss, _, logs = criterion(model, sample)

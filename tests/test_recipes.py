@@ -64,10 +64,16 @@ def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_snakemake_prints_complete_commands_with_the_papers_batch(table):
+def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_path):
     config, gpus = TABLES[table], 4
     command = ["snakemake", "-s", RECIPES / "papers" / "Snakefile", "-np", "--configfile"]
-    output = call(*command, RECIPES / "papers" / f"{table}.yaml", "--config", f"gpus={gpus}")
+    output = call(
+        *command,
+        RECIPES / "papers" / f"{table}.yaml",
+        "--config",
+        f"gpus={gpus}",
+        f"out={tmp_path}",
+    )
     trainings = re.findall(r"fairseq-train .*", output)
     seeds = len(config.get("seeds", [1]))
     assert len(trainings) == seeds * sum(not s.get("extra") for s in config["systems"].values())

@@ -8,8 +8,6 @@ which is lse(z) - (1 - e - e') z_t - e' sum z. Its gradient by z is softmax(z) -
 [t]. Loss and gradients need the scores of a chunk of tokens at a time only.
 """
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,10 +23,8 @@ CHUNK = 1024  # fewer tokens read the output matrix more often, more need more m
 
 
 class ChunkedLoss(torch.autograd.Function):
-    """Sums over tokens of the loss, its negative log-likelihood and correct predictions.
-
-    Gradients of the loss are computed in the forward pass, where the scores are at hand.
-    """
+    """Sums of loss, negative log-likelihood and correct predictions; gradients of the loss are
+    computed in the forward pass, where the scores are at hand."""
 
     @staticmethod
     def forward(
@@ -85,53 +81,20 @@ class ChunkedLoss(torch.autograd.Function):
 def chunked_loss(
     features: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int = CHUNK
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return sums of loss, negative log-likelihood and correct predictions.
-
-    Args:
-        features: [N, C], without padding.
-        weight: of the output projection, [V, C].
-        target: int64 [N].
-        smoothing: fairseq's ``--label-smoothing``.
-        chunk: number of tokens whose scores are in memory.
-    """
+    """Return sums of loss, negative log-likelihood and correct predictions of features [N, C]
+    without padding, the weight of the output projection [V, C] and targets int64 [N]."""
     with torch.autocast(features.device.type, enabled=False):  # it would round sums of scores
         return ChunkedLoss.apply(features, weight, target, smoothing, chunk)
 
 
-@dataclass
-class ChunkedConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    loss_chunk: int = field(
-        default=CHUNK, metadata={"help": "number of tokens whose scores are in memory at once"}
-    )
-
-
-@register_criterion(NAME, dataclass=ChunkedConfig)
+@register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
 class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
     """fairseq's criterion, from features instead of scores."""
-
-    def __init__(self, task: Any, *args: Any, loss_chunk: int = CHUNK, **kwargs: Any) -> None:
-        super().__init__(task, *args, **kwargs)
-        self.loss_chunk = loss_chunk
-
-    @classmethod
-    def build_criterion(cls, cfg: ChunkedConfig, task: Any) -> "ChunkedCriterion":
-        return cls(
-            task,
-            cfg.sentence_avg,
-            cfg.label_smoothing,
-            cfg.ignore_prefix_size,
-            cfg.report_accuracy,
-            loss_chunk=cfg.loss_chunk,
-        )
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Return loss, sample size and logging output of a batch.
-
-        Raises:
-            ValueError: the model has no plain output projection, or losses of tokens are needed.
-        """
+        """Return loss, sample size and logging output of a batch."""
         projection = getattr(getattr(model, "decoder", None), "output_projection", None)
         if not reduce or not isinstance(projection, nn.Linear) or projection.bias is not None:
             raise ValueError(
@@ -148,19 +111,14 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
         target = target[:, self.ignore_prefix_size :]
         real = target.ne(self.padding_idx)
         features = features[:, self.ignore_prefix_size :][real]
-        loss, nll, correct = chunked_loss(features, weight, target[real], self.eps, self.loss_chunk)
-        sentences = sample["target"].size(0)
-        sample_size = sentences if self.sentence_avg else sample["ntokens"]
-        logs = {
-            "loss": loss.data,
-            "nll_loss": nll.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": sentences,
-            "sample_size": sample_size,
-        }
+        loss, nll, correct = chunked_loss(features, weight, target[real], self.eps)
+        sentences, tokens = sample["target"].size(0), sample["ntokens"]
+        size = sentences if self.sentence_avg else tokens
+        logs = {"loss": loss.data, "nll_loss": nll.data, "ntokens": tokens}
+        logs |= {"nsentences": sentences, "sample_size": size}
         if self.report_accuracy:
             logs |= {"n_correct": correct, "total": len(features)}
-        return loss, sample_size, logs
+        return loss, size, logs
 
 
 # A checkpoint stores the class name of its criterion and resumes with no other; this one may

@@ -48,14 +48,10 @@ def group_by_tokens(
     documents: Sequence | None = None,
     keep_rest: bool = False,
 ) -> list[range]:
-    """Group consecutive sentences until a group has ``min_tokens`` tokens.
+    """Group consecutive sentences of these lengths until a group has ``min_tokens`` tokens.
 
-    Args:
-        lengths: tokens of each target sentence, without EOS. Separators are not counted, so that
-            groups do not depend on the junction.
-        min_tokens: the minimum of a group.
-        documents: an id for each sentence; groups end where it changes.
-        keep_rest: keep a shorter group at the end of the text or of a document.
+    Separators are not counted, so that groups do not depend on the junction. Groups end where
+    the id in ``documents`` changes. ``keep_rest`` keeps a shorter group at the end of a document.
     """
     groups = []
     for document in find_documents(documents, len(lengths)):
@@ -85,14 +81,8 @@ def sample_groups(
     """Sample groups of mixed lengths: single sentences and stacks.
 
     At each sentence a stack begins with ``probability``. Its limit is sampled from 1 to
-    ``max_tokens``; the sentence is taken in any case, those that follow while they fit.
-
-    Args:
-        lengths: int [pairs], tokens of the longer side of each pair.
-        probability: that a stack begins at a pair.
-        max_tokens: limit of the tokens of a stack.
-        key: seeds the generator.
-        documents: an id for each sentence; stacks end where it changes.
+    ``max_tokens``; the sentence is taken in any case, those that follow while they fit. ``lengths``
+    are those of the longer side of each pair, ``key`` seeds the generator.
     """
     generator = np.random.default_rng(list(key))
     groups = []

@@ -9,9 +9,8 @@ longer text of the same kind, and its reference is the one right translation.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import namedtuple
 from pathlib import Path
-from typing import NamedTuple
 
 from cape_fairseq.data.synthetic_numbers import (
     english_number,
@@ -28,25 +27,19 @@ EXAMPLES = """
 Pair = tuple[str, str]  # English, German
 
 
-class Noun(NamedTuple):
-    english: str
-    english_plural: str
-    german: str
-    german_plural: str
-    gender: str  # m, f or n
-
-
-class Verb(NamedTuple):
-    english: str
-    participle: str
-    german: str  # third person singular, without its prefix
-    german_participle: str
-    prefix: str = ""  # what goes to the end of a main clause
+Noun = namedtuple("Noun", "english english_plural german german_plural gender")
+# The German verb is the third person singular without its prefix, which ends a main clause.
+Verb = namedtuple("Verb", "english participle german german_participle prefix", defaults=[""])
 
 
 def parse_nouns(table: str) -> list[Noun]:
     """Parse nouns: English, its plural, German, its plural, gender."""
     return [Noun(*row.split()) for row in table.replace("\n", " ").split(";")]
+
+
+def parse_pairs(table: str) -> list[Pair]:
+    """Parse phrases: English = German."""
+    return [tuple(row.strip().split(" = ")) for row in table.split(";")]
 
 
 PEOPLE = parse_nouns("""
@@ -73,37 +66,20 @@ VERBS = [
     Verb("throws away", "thrown away", "wirft", "weggeworfen", "weg"),
     Verb("brings along", "brought along", "bringt", "mitgebracht", "mit"),
 ]
-ADJECTIVES = [
-    ("old", "alt"),
-    ("small", "klein"),
-    ("new", "neu"),
-    ("red", "rot"),
-    ("green", "grün"),
-    ("heavy", "schwer"),
-]
-TIMES = [
-    ("today", "heute"),
-    ("now", "jetzt"),
-    ("every day", "jeden Tag"),
-    ("on Monday", "am Montag"),
-    ("on Friday", "am Freitag"),
-    ("in the evening", "abends"),
-]
-EVENTS = [
-    ("party", "das Fest"),
-    ("journey", "die Reise"),
-    ("concert", "das Konzert"),
-    ("course", "der Kurs"),
-]
-MONTHS = [
-    ("January", "Januar"),
-    ("March", "März"),
-    ("May", "Mai"),
-    ("June", "Juni"),
-    ("July", "Juli"),
-    ("October", "Oktober"),
-    ("December", "Dezember"),
-]
+ADJECTIVES = parse_pairs(
+    "old = alt; small = klein; new = neu; red = rot; green = grün; heavy = schwer"
+)
+TIMES = parse_pairs(
+    "today = heute; now = jetzt; every day = jeden Tag; on Monday = am Montag; "
+    "on Friday = am Freitag; in the evening = abends"
+)
+EVENTS = parse_pairs(
+    "party = das Fest; journey = die Reise; concert = das Konzert; course = der Kurs"
+)
+MONTHS = parse_pairs(
+    "January = Januar; March = März; May = Mai; June = Juni; July = Juli; "
+    "October = Oktober; December = Dezember"
+)
 
 
 def make_noun_phrase(rng: random.Random, noun: Noun, accusative: bool) -> Pair:
@@ -136,11 +112,9 @@ def make_object(rng: random.Random) -> Pair:
 
 
 def make_parts(rng: random.Random) -> tuple[Pair, Verb, Pair]:
-    return (
-        make_noun_phrase(rng, rng.choice(PEOPLE), accusative=False),
-        rng.choice(VERBS),
-        make_object(rng),
-    )
+    """Make a subject, a verb and an object."""
+    subject = make_noun_phrase(rng, rng.choice(PEOPLE), accusative=False)
+    return subject, rng.choice(VERBS), make_object(rng)
 
 
 def make_present(rng: random.Random) -> Pair:
@@ -188,13 +162,7 @@ def make_date(rng: random.Random) -> Pair:
     )
 
 
-CLAUSES: tuple[Callable[[random.Random], Pair], ...] = (
-    make_present,
-    make_perfect,
-    make_subordinate,
-    make_price,
-    make_date,
-)
+CLAUSES = (make_present, make_perfect, make_subordinate, make_price, make_date)
 
 
 def make_sentence(rng: random.Random, clauses: int) -> Pair:

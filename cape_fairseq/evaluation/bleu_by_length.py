@@ -18,7 +18,7 @@ from cape_fairseq.tools import (
     build_parser,
     format_table,
     parse_files,
-    save_figure,
+    plot_axes,
     write_json,
 )
 
@@ -30,11 +30,7 @@ SHAPE_EDGES = "0,10,20,30,40,50,60,70,inf"
 
 
 def parse_edges(text: str) -> list[float]:
-    """Parse the edges of bins.
-
-    Raises:
-        UserError: they do not rise.
-    """
+    """Parse the edges of bins."""
     try:
         edges = [float(word) for word in text.split(",")]
     except ValueError:
@@ -71,14 +67,8 @@ def measure(
 ) -> dict[str, Any]:
     """Measure BLEU, length ratio and sentences kept by source length.
 
-    Args:
-        files: by system, one output of fairseq-generate; the first system is the baseline.
-        edges: of the bins of source lengths.
-        words: count words, and not tokens as fairseq-generate printed them.
-        samples: of sacreBLEU's paired bootstrap.
-
-    Raises:
-        UserError: two systems have different references.
+    The first system is the baseline of sacreBLEU's paired bootstrap. Lengths are in tokens as
+    fairseq-generate printed them, or in words.
     """
     texts: dict[str, list[str]] = {}
     references: list[str] = []
@@ -141,17 +131,11 @@ def format_result(result: dict[str, Any]) -> str:
 
 def plot(result: dict[str, Any], path: Path) -> None:
     """Plot BLEU over the bins with intervals."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for name, bins in result["systems"].items():
-        shown = {key: found for key, found in bins.items() if key != "all"}
-        scores, errors = ([f[key] for f in shown.values()] for key in ("bleu", "interval"))
-        axes.errorbar(list(shown), scores, errors, label=name, marker="o", capsize=3)
-    axes.set(xlabel=f"source length ({result['unit']})", ylabel="BLEU")
-    axes.legend()
-    save_figure(figure, path)
+    with plot_axes(path, f"source length ({result['unit']})", "BLEU") as axes:
+        for name, bins in result["systems"].items():
+            shown = {key: found for key, found in bins.items() if key != "all"}
+            scores, errors = ([f[key] for f in shown.values()] for key in ("bleu", "interval"))
+            axes.errorbar(list(shown), scores, errors, label=name, marker="o", capsize=3)
 
 
 def main(argv: list[str]) -> None:

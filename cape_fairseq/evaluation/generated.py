@@ -36,11 +36,7 @@ def remove_bpe(line: str) -> str:
 
 
 def read_generated(path: Path) -> list[Sentence]:
-    """Return the sentences of an output of fairseq-generate, in the order of the corpus.
-
-    Raises:
-        UserError: the file cannot be read, has no translations, or lacks some.
-    """
+    """Return the sentences of an output of fairseq-generate, in the order of the corpus."""
     sentences: dict[int, Sentence] = {}
     complete: set[int] = set()
     for line in read_lines(path):
@@ -71,11 +67,7 @@ def read_generated(path: Path) -> list[Sentence]:
 
 
 def read_translations(path: Path) -> tuple[list[Sentence], list[str], list[str]]:
-    """Return sentences, translations and references without BPE.
-
-    Raises:
-        UserError: the output has no references.
-    """
+    """Return sentences, translations and references without BPE."""
     sentences = read_generated(path)
     if any(sentence.reference is None for sentence in sentences):
         raise UserError(f"{path} has no references; binarize both sides of the test set")
@@ -84,11 +76,7 @@ def read_translations(path: Path) -> tuple[list[Sentence], list[str], list[str]]
 
 
 def read_scored(path: Path) -> list[Sentence]:
-    """Return the sentences of an output of ``fairseq-generate --score-reference``.
-
-    Raises:
-        UserError: these are translations and not references.
-    """
+    """Return the sentences of an output of ``fairseq-generate --score-reference``."""
     sentences = read_generated(path)
     for number, sentence in enumerate(sentences):
         reference = (sentence.reference or "").replace("<<unk>>", "<unk>")
@@ -101,11 +89,7 @@ def read_scored(path: Path) -> list[Sentence]:
 
 
 def read_runs(files: dict[str, list[Path]]) -> dict[str, list[list[Sentence]]]:
-    """Read the scored references of several systems and seeds.
-
-    Raises:
-        UserError: two files scored different references.
-    """
+    """Read the scored references of several systems and seeds."""
     runs = {name: [read_scored(path) for path in paths] for name, paths in files.items()}
     first = next(iter(runs.values()))[0]
     for name, seeds in runs.items():

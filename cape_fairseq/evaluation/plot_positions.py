@@ -22,11 +22,7 @@ EXAMPLES = """
 
 
 def build_untrained(name: str, dim: int) -> PositionEncoding:
-    """Build an encoding that needs no checkpoint, with its default options.
-
-    Raises:
-        UserError: there is no such encoding.
-    """
+    """Build an encoding that needs no checkpoint, with its default options."""
     if name not in ENCODINGS:
         raise UserError(
             f"{name} is neither NAME=CHECKPOINT nor an encoding ({', '.join(ENCODINGS)})"
@@ -38,13 +34,8 @@ def build_untrained(name: str, dim: int) -> PositionEncoding:
 
 @torch.no_grad()
 def compute_vectors(encoding: PositionEncoding, positions: int, layer: int) -> Tensor:
-    """Return the vectors that a layer gets for positions 0, 1, ...: float32 [positions, C].
-
-    These are what is added to the layer's input, or FLOATER's bias of its queries.
-
-    Raises:
-        UserError: the encoding has no position vectors in this layer.
-    """
+    """Return what is added to a layer's input, or FLOATER's bias of its queries, for positions 0,
+    1, ...: float32 [positions, C]."""
     numbers = torch.arange(float(positions)).unsqueeze(0)
     biases = encoding.attention_biases(numbers)
     if layer < len(biases):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from cape_fairseq.evaluation.generated import read_runs
-from cape_fairseq.tools import build_parser, format_table, parse_files, save_figure, write_json
+from cape_fairseq.tools import build_parser, format_table, parse_files, plot_axes, write_json
 
 EXAMPLES = """
   fairseq-generate data-bin --user-dir $(cape-fairseq path) --path checkpoint_best.pt \\
@@ -79,15 +79,9 @@ def average_seeds(curves: list[Curve]) -> Curve:
 
 
 def measure(files: dict[str, list[Path]], window: int = 15, bin_size: int = 25) -> dict[str, Any]:
-    """Measure the loss by position of outputs of ``--score-reference``.
+    """Measure the loss by position of outputs of ``--score-reference``, a file for each seed.
 
-    Args:
-        files: by system, a file for each seed.
-        window: positions that the curves are smoothed over.
-        bin_size: positions of a bin.
-
-    Returns:
-        ``edges`` of the bins and, by system, the curves ``bins``, ``smooth`` and ``all``.
+    Returns the ``edges`` of the bins and, by system, the curves ``bins``, ``smooth`` and ``all``.
     """
     runs = read_runs(files)
     systems = {}
@@ -126,20 +120,14 @@ def format_result(result: dict[str, Any]) -> str:
 
 def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
     """Plot the smoothed curves with their errors, and the longest training length."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for name, curves in result["systems"].items():
-        mean, error = (np.array(curves["smooth"][key]) for key in ("mean", "error"))
-        axes.plot(mean, label=name)
-        axes.fill_between(np.arange(len(mean)), mean - error, mean + error, alpha=0.25)
-    if train_length is not None:
-        label = f"longest in training ({train_length})"
-        axes.axvline(train_length, color="grey", linestyle="--", label=label)
-    axes.set(xlabel="target position", ylabel="negative log-likelihood (nats)")
-    axes.legend()
-    save_figure(figure, path)
+    with plot_axes(path, "target position", "negative log-likelihood (nats)") as axes:
+        for name, curves in result["systems"].items():
+            mean, error = (np.array(curves["smooth"][key]) for key in ("mean", "error"))
+            axes.plot(mean, label=name)
+            axes.fill_between(np.arange(len(mean)), mean - error, mean + error, alpha=0.25)
+        if train_length is not None:
+            label = f"longest in training ({train_length})"
+            axes.axvline(train_length, color="grey", linestyle="--", label=label)
 
 
 def main(argv: list[str]) -> None:

@@ -35,11 +35,7 @@ class Shifted(PositionEncoding):
 
 
 def make_shiftable(side: nn.Module, path: Path) -> None:
-    """Let the positions of an encoder or decoder be shifted.
-
-    Raises:
-        UserError: its encoding has no absolute, real-valued positions.
-    """
+    """Let the positions of an encoder or decoder be shifted."""
     encoding = getattr(side, "positions", None)
     if not isinstance(encoding, Sinusoidal):
         raise UserError(f"{path} has no sinusoidal positions to shift; train with this plugin")
@@ -51,12 +47,8 @@ def make_shiftable(side: nn.Module, path: Path) -> None:
 def compute_states(
     model: nn.Module, net_input: dict[str, Tensor], offset: float
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """Run a batch with all positions ``offset`` higher.
-
-    Returns:
-        for encoder and decoder the states of the last layer [B, T, C] and a mask bool [B, T], True
-        at real tokens.
-    """
+    """Run a batch with all positions ``offset`` higher; return the states of the last layer
+    [B, T, C] of encoder and decoder, and masks bool [B, T], True at real tokens."""
     for side in (model.encoder, model.decoder):
         side.positions.__class__.shift = offset
     encoder_out = model.encoder(net_input["src_tokens"])
@@ -112,11 +104,7 @@ def measure(
 
 
 def measure_swapped(files: dict[str, list[Path]]) -> dict[str, Any]:
-    """Measure BLEU of stacks in their order, and with the first sentence at the end.
-
-    Raises:
-        UserError: a system has not exactly two outputs.
-    """
+    """Measure BLEU of stacks in their order, and with the first sentence at the end."""
     systems = {}
     metric = BLEU(force=True)
     for name, paths in files.items():

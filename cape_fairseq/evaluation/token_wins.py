@@ -47,11 +47,7 @@ def average_cells(
 
 
 def read_frequencies(path: Path) -> dict[str, int]:
-    """Read the counts of a dictionary of fairseq-preprocess.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Read the counts of a dictionary of fairseq-preprocess."""
     counts = {}
     for line in read_lines(path):
         fields = line.split()
@@ -62,15 +58,8 @@ def read_frequencies(path: Path) -> dict[str, int]:
 
 
 def measure(files: dict[str, list[Path]], dictionary: Path | None = None) -> dict[str, Any]:
-    """Measure the share of tokens that the first system predicts better than the second.
-
-    Args:
-        files: outputs of ``--score-reference`` of two systems, without ``--remove-bpe``.
-        dictionary: dict.LANG.txt of the target, for the frequencies of tokens.
-
-    Raises:
-        UserError: there are not two systems, or they scored different references.
-    """
+    """Measure the share of tokens that the first system predicts better than the second, by length
+    and, with dict.LANG.txt of the target, by frequency."""
     if len(files) != 2:
         raise UserError("token wins compare two systems; give NAME=FILE twice")
     (a, (first, *_)), (b, (second, *_)) = read_runs(files).items()

@@ -19,11 +19,7 @@ NUMBERED = re.compile(r"checkpoint_?(\d+)(?:_(\d+))?\.pt")
 
 
 def find_last(folder: Path, count: int) -> list[Path]:
-    """Return the last checkpoints of a training: those of updates if there are any, else epochs.
-
-    Raises:
-        UserError: there are fewer.
-    """
+    """Return the last checkpoints of a training: those of updates if there are any, else epochs."""
     numbered = [(NUMBERED.fullmatch(path.name), path) for path in folder.glob("checkpoint*.pt")]
     updates = [(int(match[2]), path) for match, path in numbered if match and match[2]]
     epochs = [(int(match[1]), path) for match, path in numbered if match and not match[2]]
@@ -34,11 +30,7 @@ def find_last(folder: Path, count: int) -> list[Path]:
 
 
 def average(paths: list[Path]) -> dict[str, Any]:
-    """Return the checkpoint of the mean parameters, without the state of the optimizer.
-
-    Raises:
-        UserError: they have different parameters.
-    """
+    """Return the checkpoint of the mean parameters, without the state of the optimizer."""
     result = read_checkpoint(paths[-1])
     sums: dict[str, torch.Tensor] = {}
     for path in paths:

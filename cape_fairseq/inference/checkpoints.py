@@ -17,11 +17,7 @@ from cape_fairseq.tools import UserError
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint of fairseq on the CPU.
-
-    Raises:
-        UserError: it is not there, or is something else.
-    """
+    """Read a checkpoint of fairseq on the CPU, or raise UserError."""
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
     try:
@@ -45,15 +41,9 @@ def get_options(state: dict[str, Any]) -> tuple[Namespace, Namespace]:
 
 
 def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str, str]:
-    """Find the dictionaries of a checkpoint, and its languages.
+    """Return the folder with the dictionaries of a checkpoint, and its languages.
 
-    Args:
-        path: the checkpoint.
-        data: folder with dictionaries (default: that of the checkpoint, or of the training).
-        task: options of its task.
-
-    Raises:
-        UserError: there are no dictionaries.
+    The default of ``data`` is the checkpoint's folder, or the data of the training.
     """
     trained = Path(str(task.data).split(":")[0])
     candidates = [Path(data)] if data else [path.parent, trained]
@@ -70,11 +60,7 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 def load_model(
     path: Path, data: Path | None = None
 ) -> tuple[FairseqEncoderDecoderModel, TranslationTask]:
-    """Load a checkpoint's model in evaluation mode, and a plain translation task on its data.
-
-    Raises:
-        UserError: it cannot be loaded, or does not fit the data.
-    """
+    """Load a checkpoint's model in evaluation mode, and a plain translation task on its data."""
     state = read_checkpoint(path)
     options, task_options = get_options(state)
     folder, source, target = find_data(path, data, task_options)

@@ -23,7 +23,8 @@ from cape_fairseq.tools import UserError, build_parser
 
 EXAMPLES = """
   cape-fairseq export checkpoints/checkpoint_best.pt --output exported
-  ct2-fairseq-converter --model_path exported/model.pt --data_dir exported --output_dir ct2
+  ct2-fairseq-converter --user_dir $(cape-fairseq path) --model_path exported/model.pt \\
+      --data_dir exported --source_lang en --target_lang de --output_dir ct2
 """
 DESCRIPTION = (
     "Export a model with absolute positions (sinpos, abspos, nopos, cape, shape, additive floater "
@@ -133,6 +134,7 @@ def main(argv: list[str]) -> None:
     if bos:
         print("put the token <s> before every source sentence: the model has --source-bos on")
     print(
-        f"next: ct2-fairseq-converter --model_path {args.output}/model.pt --data_dir {args.output} "
-        f"--source_lang {source} --target_lang {target} --output_dir ct2"
+        f"next: ct2-fairseq-converter --user_dir $(cape-fairseq path) --model_path "
+        f"{args.output}/model.pt --data_dir {args.output} --source_lang {source} --target_lang "
+        f"{target} --output_dir ct2"
     )

@@ -52,22 +52,17 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         noise: Noise | None = None,
         **_: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Score the next token at every position of the prefix, or at its end in step-by-step
-        decoding.
+        """Score the next token at every position, or at the last one in step-by-step decoding.
 
         The arguments are fairseq's, and ``noise`` of the target positions (None in evaluation).
 
-        Returns:
-            scores [B, T, vocabulary], or features [B, T, C] with ``features_only``, and a
-            dictionary: ``attn`` has the cross-attention weights of ``alignment_layer`` over the
-            caller's source tokens [B, T, S], ``inner_states`` the input of every layer and the
-            last output.
+        The result is scores [B, T, vocabulary] or features [B, T, C], and a dictionary with the
+        cross-attention weights of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
         new = slice(None) if incremental_state is None else slice(-1, None)
         attention, biases, embeddings = self.prepare_positions(
             prev_output_tokens, encoder_out, incremental_state, not full_context_alignment, noise
         )
-        states = get_entry(encoder_out, "encoder_out")
         # Weights cost time, and in training only a criterion on alignments needs them.
         weighted_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
         needs_weights = alignment_layer is not None or self.align_in_training or not self.training
@@ -78,7 +73,7 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
             x = self.add_embedding(x, embeddings, layer.number) if layer.number > 0 else x
             x, layer_weights, _ = layer(
                 x,
-                states,
+                get_entry(encoder_out, "encoder_out"),
                 incremental_state=incremental_state,
                 need_attn=needs_weights and layer.number == weighted_layer,
                 **select_layer(biases, layer.number),
@@ -90,11 +85,17 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         x = x.transpose(0, 1)
         x = x if self.project_out_dim is None else self.project_out_dim(x)
         if weights is not None:
-            weights = weights[:, :alignment_heads].mean(dim=1).type_as(x)
-            if self.has_source_bos:
-                weights = drop_bos(weights, get_entry(encoder_out, "encoder_padding_mask"))
+            weights = self.average_weights(weights, alignment_heads, encoder_out).type_as(x)
         x = x if features_only else self.output_layer(x)
         return x, {"attn": [weights], "inner_states": inner_states}
+
+    def average_weights(
+        self, weights: Tensor, heads: int | None, encoder_out: EncoderOut
+    ) -> Tensor:
+        """Average weights [B, H, T, S] over heads, without the source BOS."""
+        weights = weights[:, :heads].mean(dim=1)
+        source_mask = get_entry(encoder_out, "encoder_padding_mask")
+        return drop_bos(weights, source_mask) if self.has_source_bos else weights
 
     def extract_features(self, *args: Any, **kwargs: Any) -> Any:
         """Run :meth:`forward` without the output projection."""

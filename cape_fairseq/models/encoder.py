@@ -59,17 +59,11 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
         token_embeddings: Tensor | None = None,
         noise: Noise | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encode a batch.
+        """Encode int64 [B, S], padded on either side.
 
-        Args:
-            src_tokens: int64 [B, S], padded on either side.
-            src_lengths: unused; part of fairseq's interface.
-            return_all_hiddens: also return the input of every layer.
-            token_embeddings: [B, S, C] instead of the table's rows, a source BOS included.
-            noise: of the source positions; None in evaluation.
-
-        Returns:
-            fairseq's dictionary, with a BOS of length S + 1, and what the decoder's positions need.
+        The arguments are fairseq's, and ``noise`` of the source positions (None in evaluation). The
+        result is fairseq's dictionary, with a BOS of length S + 1, and what the decoder's positions
+        need.
         """
         tokens = self.prepend_bos(src_tokens)
         padding_mask = tokens.eq(self.padding_idx)

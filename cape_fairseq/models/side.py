@@ -52,13 +52,8 @@ class SideMixin:
     ) -> dict[str, Tensor | None]:
         """Compute mask and rotation of self-attention, which are equal in all layers.
 
-        Args:
-            positions: [B or 1, T].
-            noise: of these positions, or None.
-            summary: what the augmentation needed of the source, or None.
-            hidden: bool [B, T], True at padding, or None if no padding has to be hidden.
-            causal: hide later keys.
-            last_only: the last position is the only query (step-by-step decoding).
+        ``hidden``, bool [B, T], is True at padding, or None if none has to be hidden. With
+        ``last_only`` the last position is the only query (step-by-step decoding).
         """
         if self.positions.relative and noise is None and summary is None:
             # Differences between real tokens are those of an unpadded row, in every row.

@@ -19,11 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def resolve_source_scale(args: Any, task: Any) -> float:
-    """Return the source scale of a new model; a counted one is kept in ``args`` for checkpoints.
-
-    Raises:
-        ValueError: ``--source-scale`` is neither auto nor a positive number.
-    """
+    """Return the source scale of a new model; a counted one is kept in ``args`` for checkpoints."""
     given = choose_source_scale(args)
     if given != "auto":
         try:

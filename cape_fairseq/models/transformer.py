@@ -34,12 +34,7 @@ logger = logging.getLogger(__name__)
 class PositionalTransformer(TransformerModelBase):
     """fairseq's Transformer with ``--position-encoding``."""
 
-    def __init__(
-        self,
-        cfg: PositionalTransformerConfig,
-        encoder: PositionalEncoder,
-        decoder: PositionalDecoder,
-    ) -> None:
+    def __init__(self, cfg: Any, encoder: PositionalEncoder, decoder: PositionalDecoder) -> None:
         super().__init__(cfg, encoder, decoder)
         decoder.positions.share_parameters(encoder.positions)
         self.num_updates = 0
@@ -76,9 +71,7 @@ class PositionalTransformer(TransformerModelBase):
         return model
 
     @classmethod
-    def build_embedding(
-        cls, cfg: Any, dictionary: Any, embed_dim: int, path: str | None = None
-    ) -> torch.nn.Module:
+    def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Any = None) -> Any:
         embedding = super().build_embedding(cfg, dictionary, embed_dim, path)
         if path is None:
             embedding.weight.data.mul_(cfg.embedding_init_scale)
@@ -132,8 +125,10 @@ class PositionalTransformer(TransformerModelBase):
             prev_output_tokens.size(1),
             seed_generator(stream, self.num_updates, rank),
         )
-        device = src_tokens.device
-        return move_noise(source, device), move_noise(target, device)
+        return tuple(
+            side and tuple(x.to(src_tokens.device, non_blocking=True) for x in side)
+            for side in (source, target)
+        )
 
     def forward(
         self,
@@ -141,11 +136,10 @@ class PositionalTransformer(TransformerModelBase):
         src_lengths: Tensor | None,
         prev_output_tokens: Tensor,
         return_all_hiddens: bool = True,
-        features_only: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
+        **kwargs: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Run fairseq's forward pass; in training, noise moves the positions."""
+        """Run fairseq's forward pass; in training, noise moves the positions. The other arguments
+        are the decoder's."""
         source_noise = target_noise = None
         if self.training:
             source_noise, target_noise = self.sample_noise(src_tokens, prev_output_tokens)
@@ -153,12 +147,7 @@ class PositionalTransformer(TransformerModelBase):
             src_tokens, return_all_hiddens=return_all_hiddens, noise=source_noise
         )
         return self.decoder(
-            prev_output_tokens,
-            encoder_out=encoder_out,
-            features_only=features_only,
-            alignment_layer=alignment_layer,
-            alignment_heads=alignment_heads,
-            noise=target_noise,
+            prev_output_tokens, encoder_out=encoder_out, noise=target_noise, **kwargs
         )
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
@@ -178,8 +167,3 @@ def seed_generator(*key: int) -> torch.Generator:
     """Create a CPU generator that depends on ``key`` alone: one of PyTorch's 2^32 streams."""
     digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=4).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
-
-
-def move_noise(noise: Noise | None, device: torch.device) -> Noise | None:
-    """Move noise to the device of the batch."""
-    return None if noise is None else tuple(x.to(device, non_blocking=True) for x in noise)

@@ -25,12 +25,7 @@ PROFILE_SEED = 1
 
 @contextmanager
 def profile(side: nn.Module, padding_mask: Tensor) -> Iterator[None]:
-    """Let a forward pass of an encoder or decoder set its omegas.
-
-    Args:
-        side: the encoder or decoder.
-        padding_mask: bool [B, T], True at padding, a source BOS included.
-    """
+    """Let a forward pass of an encoder or decoder set its omegas; padding_mask: bool [B, T]."""
     real = ~padding_mask.t()
     variance: list[Tensor] = []
 
@@ -53,11 +48,7 @@ def profile(side: nn.Module, padding_mask: Tensor) -> Iterator[None]:
 
 
 def load_profile_batch(task: Any) -> dict[str, Tensor]:
-    """Return about PROFILE_TOKENS target tokens of sentence pairs from all of the training data.
-
-    Raises:
-        ValueError: the task has no training data.
-    """
+    """Return about PROFILE_TOKENS target tokens of pairs from everywhere in the training data."""
     cfg = getattr(task, "cfg", None)
     split = getattr(cfg, "train_subset", None) or "train"
     try:
@@ -79,8 +70,8 @@ def load_profile_batch(task: Any) -> dict[str, Tensor]:
 def initialize_omegas(model: nn.Module, task: Any) -> None:
     """Set all omegas of a new model from one pass over training sentences.
 
-    The model is profiled when it is built. All processes of a training build the same model from
-    the same seed and data, so that their omegas are equal. Dropout is on, as in the authors' code.
+    All processes of a training build the same model from the same seed and data, so that their
+    omegas are equal. Dropout is on, as in the authors' code.
     """
     batch = load_profile_batch(task)
     source, target = batch["src_tokens"], batch["prev_output_tokens"]

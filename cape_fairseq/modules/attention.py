@@ -38,21 +38,16 @@ class Attention(MultiheadAttention):
         key_bias: Tensor | None = None,
         value_bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from ``query`` to ``key``, or to itself in self-attention.
+        """Attend from query [T, B, C] to key [S, B, C], or to itself in self-attention.
 
         Args:
-            query: [T, B, C].
-            key: [S, B, C], the encoder's output; None in self-attention.
             mask: broadcastable to [B, H, T, S]; see :class:`DotProductAttention`.
             causal: without a mask and in the parallel pass, hide later keys.
             incremental_state: keys and values of earlier steps.
-            need_weights: also return the attention weights.
+            need_weights: also return the attention weights [B, H, T, S].
             rotation: complex [B or 1, 1, T, D / 2] for queries, and for keys in self-attention.
             key_rotation: complex [B or 1, 1, S, D / 2] for the keys of ``key``.
             query_bias, key_bias, value_bias: [T or S, B or 1, C], added after the projections.
-
-        Returns:
-            [T, B, C], and the weights [B, H, T, S] or None.
         """
         q = self.project(self.q_proj, query, query_bias)
         q = q if rotation is None else rotate(q, rotation)

@@ -114,17 +114,11 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
         need_attn: bool = False,
         **arguments: Any,
     ) -> tuple[Tensor, Tensor | None, None]:
-        """Run the layer.
+        """Run the layer on x [T, B, C] and encoder_out [S, B, C].
 
-        Args:
-            x: [T, B, C].
-            encoder_out: [S, B, C], or None in a decoder without cross-attention.
-            incremental_state: keys and values of earlier steps; T is then 1.
-            need_attn: also return the weights of the cross-attention.
-            arguments: of :class:`Attention`; those of the cross-attention begin with ``cross_``.
-
-        Returns:
-            [T, B, C], the weights [B, H, T, S] or None, and None (unused by fairseq).
+        ``arguments`` are those of :class:`Attention`; those of the cross-attention begin with
+        ``cross_``. Returns [T, B, C], the weights of the cross-attention [B, H, T, S] or None, and
+        None (unused by fairseq).
         """
         cross = {name: arguments.pop(name) for name in list(arguments) if name.startswith("cross_")}
         norm, y = self.self_attn_layer_norm, self.normalize_input(x, self.self_attn_layer_norm)

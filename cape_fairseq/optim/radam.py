@@ -51,8 +51,7 @@ class RAdam(torch.optim.RAdam):
 
 
 def is_rectified(step: int, beta2: float) -> bool:
-    """Return whether the variance is tractable: rho_t > 5, as in the authors' code and in PyTorch
-    (the paper, section 4.1, has 4)."""
+    """Return whether rho_t > 5, as in the authors' code and PyTorch (paper, section 4.1: 4)."""
     power = beta2**step
     longest = 2 / (1 - beta2) - 1
     return longest - 2 * step * power / (1 - power) > 5

@@ -50,9 +50,7 @@ class JoinedSide(torch.utils.data.Dataset):
     """One side of stacks, joined as they are asked for.
 
     Args:
-        sentences: int64 [T] each, with EOS.
-        sizes: their numbers of tokens.
-        eos: index of EOS.
+        sentences: int64 [T] each, with EOS; ``sizes`` are their numbers of tokens.
         separator: index of the token between sentences, or None.
         editor: edits sentences at junctions, or None.
     """
@@ -94,15 +92,8 @@ class JoinedSide(torch.utils.data.Dataset):
 
 
 class StackedDataset(LanguagePairDataset):
-    """Stacks of sentence pairs; ``make_groups`` may return other groups for each epoch.
-
-    Args:
-        pairs: the sentence pairs.
-        source, target: the sides.
-        make_groups: epoch -> groups of pairs.
-        changes: whether groups change with the epoch.
-        epoch: the first epoch.
-    """
+    """Stacks of sentence pairs; ``make_groups`` maps an epoch to groups of pairs, which change with
+    the epoch if ``changes`` is True."""
 
     def __init__(
         self,

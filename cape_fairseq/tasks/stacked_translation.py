@@ -64,9 +64,6 @@ class StackedTranslationConfig(TranslationConfig):
         default=PAPER_MIN_TOKENS,
         metadata={"help": "maximum tokens of a stack, with --stack-probability"},
     )
-    stack_from_epoch: int = field(
-        default=1, metadata={"help": "first epoch with stacks, with --stack-probability"}
-    )
     max_source_positions: int = field(
         default=100_000, metadata={"help": "max number of tokens in the source sequence"}
     )
@@ -86,21 +83,17 @@ class StackedTranslationTask(TranslationTask):
     def __init__(
         self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> None:
-        """Check the options.
-
-        Raises:
-            ValueError: an option is not allowed, or the separator is not in the dictionaries.
-        """
+        """Raise ValueError if an option is not allowed, or the separator is unknown."""
         super().__init__(cfg, src_dict, tgt_dict)
         for name in ("load_alignments", "num_batch_buckets", "truncate_source"):
             require(not getattr(cfg, name), name, "set", "left out: stacks do not have it")
         for name in ("stack_min_tokens", "stack_sentences", "stack_max_tokens"):
             value = getattr(cfg, name)
             require(value is None or value >= 1, name, value, "at least 1")
-        given = [n for n in ("stack_min_tokens", "stack_sentences", "stack_probability")
-                 if getattr(cfg, n) is not None]  # fmt: skip
-        require(len(given) < 2, (given or [""])[0], "set", "the only one of min-tokens, "
-                "sentences and probability")  # fmt: skip
+        names = ("stack_min_tokens", "stack_sentences", "stack_probability")
+        given = [name for name in names if getattr(cfg, name) is not None]
+        expected = "the only one of min-tokens, sentences and probability"
+        require(len(given) < 2, (given or names)[0], "set", expected)
         share = cfg.stack_probability
         require(share is None or 0 < share <= 1, "stack_probability", share, "above 0 and up to 1")
         if cfg.stack_junction == "separator":
@@ -112,11 +105,7 @@ class StackedTranslationTask(TranslationTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Load a split as ``translation`` does, and stack it.
-
-        Raises:
-            ValueError: there is no target side, or not enough text for one stack.
-        """
+        """Load a split as ``translation`` does, and stack it."""
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         pairs, mixes = self.datasets[split], self.cfg.stack_probability is not None
         if mixes and split != self.cfg.train_subset:
@@ -151,11 +140,10 @@ class StackedTranslationTask(TranslationTask):
         """Return the sentence pairs of each stack."""
         cfg = self.cfg
         if cfg.stack_probability is not None:
-            probability = cfg.stack_probability if epoch >= cfg.stack_from_epoch else 0.0
             lengths = np.maximum(pairs.src_sizes, pairs.tgt_sizes) - 1
             lengths += cfg.stack_junction == "separator"
             key = (int(cfg.seed), epoch)
-            return sample_groups(lengths, probability, cfg.stack_max_tokens, key)
+            return sample_groups(lengths, cfg.stack_probability, cfg.stack_max_tokens, key)
         if cfg.stack_sentences is not None:
             groups = group_by_count(len(pairs), cfg.stack_sentences, keep_rest=cfg.stack_keep_rest)
         else:

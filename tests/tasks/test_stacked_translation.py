@@ -104,12 +104,6 @@ class TestMixedLengths:
         assert dataset.src.groups == first
         assert load(make_task(data_bin, **MIXED, seed=2), "train").src.groups != first
 
-    def test_stacks_may_begin_in_a_later_epoch(self, data_bin):
-        dataset = load(make_task(data_bin, **MIXED, stack_from_epoch=3), "train")
-        assert len(dataset) == 300
-        dataset.set_epoch(3)
-        assert len(dataset) < 300
-
     def test_sizes_are_those_of_the_items(self, data_bin):
         task = make_task(data_bin, **{**MIXED, "stack_junction": "separator"})
         dataset = load(task, "train")
