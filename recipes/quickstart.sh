@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 OUT=${OUT:-runs/quickstart}
 SYSTEMS=${SYSTEMS-sinpos cape rope_cross}
-UPDATES=${UPDATES:-400}
+UPDATES=${UPDATES:-350}
 MERGES=2000
 
 # 1. The corpus: 20,000 sentences of 1 to 3 clauses; test_long has 5 to 8 clauses.

@@ -12,12 +12,7 @@ import random
 from collections import namedtuple
 from pathlib import Path
 
-from cape_fairseq.data.synthetic_numbers import (
-    english_number,
-    english_ordinal,
-    german_number,
-    german_ordinal,
-)
+from cape_fairseq.data import synthetic_numbers as spell
 from cape_fairseq.tools import build_parser, format_table, write_atomically
 
 EXAMPLES = """
@@ -25,7 +20,6 @@ EXAMPLES = """
   cape-fairseq synthetic-corpus corpus --seed 2
 """
 Pair = tuple[str, str]  # English, German
-
 
 Noun = namedtuple("Noun", "english english_plural german german_plural gender")
 # The German verb is the third person singular without its prefix, which ends a main clause.
@@ -55,17 +49,13 @@ letter letters Brief Briefe m; picture pictures Bild Bilder n; bag bags Tasche T
 key keys Schlüssel Schlüssel m; hat hats Hut Hüte m; bottle bottles Flasche Flaschen f;
 knife knives Messer Messer n; watch watches Uhr Uhren f; egg eggs Ei Eier n
 """)
-VERBS = [
-    Verb("buys", "bought", "kauft", "gekauft"),
-    Verb("sees", "seen", "sieht", "gesehen"),
-    Verb("finds", "found", "findet", "gefunden"),
-    Verb("carries", "carried", "trägt", "getragen"),
-    Verb("paints", "painted", "malt", "gemalt"),
-    Verb("sells", "sold", "verkauft", "verkauft"),
-    Verb("picks up", "picked up", "holt", "abgeholt", "ab"),
-    Verb("throws away", "thrown away", "wirft", "weggeworfen", "weg"),
-    Verb("brings along", "brought along", "bringt", "mitgebracht", "mit"),
-]
+VERBS = [Verb(*row.split(" / ")) for row in """
+buys / bought / kauft / gekauft; sees / seen / sieht / gesehen;
+finds / found / findet / gefunden; carries / carried / trägt / getragen;
+paints / painted / malt / gemalt; sells / sold / verkauft / verkauft;
+picks up / picked up / holt / abgeholt / ab; throws away / thrown away / wirft / weggeworfen / weg;
+brings along / brought along / bringt / mitgebracht / mit
+""".strip().replace(";\n", "; ").split("; ")]  # fmt: skip
 ADJECTIVES = parse_pairs(
     "old = alt; small = klein; new = neu; red = rot; green = grün; heavy = schwer"
 )
@@ -106,8 +96,8 @@ def make_object(rng: random.Random) -> Pair:
         return make_noun_phrase(rng, noun, accusative=True)
     count = 2 + rng.randrange(98)
     return (
-        f"{english_number(count)} {noun.english_plural}",
-        f"{german_number(count)} {noun.german_plural}",
+        f"{spell.english_number(count)} {noun.english_plural}",
+        f"{spell.german_number(count)} {noun.german_plural}",
     )
 
 
@@ -144,10 +134,11 @@ def make_subordinate(rng: random.Random) -> Pair:
 
 def make_price(rng: random.Random) -> Pair:
     thing = make_noun_phrase(rng, rng.choice(THINGS), accusative=False)
+    english, german = spell.english_number, spell.german_number
     euros, cents = 2 + rng.randrange(998), 5 * (1 + rng.randrange(19))
     return (
-        f"{thing[0]} costs {english_number(euros)} euros and {english_number(cents)} cents",
-        f"{thing[1]} kostet {german_number(euros)} Euro und {german_number(cents)} Cent",
+        f"{thing[0]} costs {english(euros)} euros and {english(cents)} cents",
+        f"{thing[1]} kostet {german(euros)} Euro und {german(cents)} Cent",
     )
 
 
@@ -155,10 +146,10 @@ def make_date(rng: random.Random) -> Pair:
     event, month = rng.choice(EVENTS), rng.choice(MONTHS)
     day, year = 1 + rng.randrange(31), 20 + rng.randrange(80)
     return (
-        f"the {event[0]} began on the {english_ordinal(day)} of {month[0]} nineteen "
-        f"{english_number(year)}",
-        f"{event[1]} begann am {german_ordinal(day)} {month[1]} "
-        f"neunzehnhundert{german_number(year)}",
+        f"the {event[0]} began on the {spell.english_ordinal(day)} of {month[0]} nineteen "
+        f"{spell.english_number(year)}",
+        f"{event[1]} begann am {spell.german_ordinal(day)} {month[1]} "
+        f"neunzehnhundert{spell.german_number(year)}",
     )
 
 

@@ -110,22 +110,15 @@ def measure(
 
 def format_result(result: dict[str, Any]) -> str:
     """Format the scores of each bin and system."""
-    rows = [
-        [
-            name,
-            bin_name,
-            found["sentences"],
-            f"{found['bleu']:.2f} ± {found['interval']:.2f}",
-            "" if found["p_value"] is None else f"{found['p_value']:.3f}",
-            f"{found['length_ratio']:.3f}",
-            f"{found['sentences_kept']:.3f}",
-        ]
-        for name, bins in result["systems"].items()
-        for bin_name, found in bins.items()
-    ]
+    rows = []
+    for name, bins in result["systems"].items():
+        for bin_name, found in bins.items():
+            score = f"{found['bleu']:.2f} ± {found['interval']:.2f}"
+            p_value = "" if found["p_value"] is None else f"{found['p_value']:.3f}"
+            ratios = (f"{found[key]:.3f}" for key in ("length_ratio", "sentences_kept"))
+            rows.append([name, bin_name, found["sentences"], score, p_value, *ratios])
     unit = f"source {result['unit']}"
-    head = ["system", unit, "sentences", "BLEU (95 %)", "p", "length ratio",
-            "sentences kept"]  # fmt: skip
+    head = ["system", unit, "sentences", "BLEU (95 %)", "p", "length ratio", "sentences kept"]
     return f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}"
 
 

@@ -39,8 +39,7 @@ def measure(files: dict[str, list[Path]]) -> dict[str, Any]:
             values = [seed[key] for seed in seeds]
             deviation = statistics.stdev(values) if len(values) > 1 else None
             systems[name][key] = {"mean": statistics.fmean(values), "deviation": deviation}
-    metric = BLEU(force=True)
-    metric.corpus_score(["a"], [["a"]])  # the signature counts references
+    metric = BLEU(force=True, references=[["a"]])  # the signature counts references
     return {"signature": str(metric.get_signature()), "systems": systems}
 
 
@@ -61,15 +60,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="scores as JSON")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files))
+    digits = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}
     rows = [
-        [
-            name,
-            found["seeds"],
-            format_score(found["bleu"], 2),
-            format_score(found["chrf"], 2),
-            format_score(found["length_ratio"], 3),
-            format_score(found["sentences_kept"], 3),
-        ]
+        [name, found["seeds"], *(format_score(found[key], n) for key, n in digits.items())]
         for name, found in result["systems"].items()
     ]
     head = ["system", "seeds", "BLEU", "chrF", "length ratio", "sentences kept"]

@@ -16,7 +16,7 @@ LINE = re.compile(r"^([STHDP])-(\d+)\t(.*)$")
 
 @dataclass
 class Sentence:
-    """One sentence of a test set with its best translation."""
+    """A sentence of a test set with its best translation."""
 
     source: str = ""
     reference: str | None = None

@@ -53,13 +53,11 @@ def measure(
     found = {}
     for argument in arguments:
         name, _, path = argument.partition("=")
+        encoding = None if path else build_untrained(name, dim)
         if path:
-            model, _ = load_model(Path(path), data)
-            encoding = getattr(getattr(model, side), "positions", None)
-            if encoding is None:
-                raise UserError(f"{path} was not trained with this plugin")
-        else:
-            encoding = build_untrained(name, dim)
+            encoding = getattr(getattr(load_model(Path(path), data)[0], side), "positions", None)
+        if encoding is None:
+            raise UserError(f"{path} was not trained with this plugin")
         found[name] = compute_vectors(encoding, positions, layer).numpy()
     return found
 
@@ -71,7 +69,7 @@ def compute_products(vectors: np.ndarray) -> np.ndarray:
 
 
 def plot(matrices: dict[str, np.ndarray], path: Path) -> None:
-    """Plot, for each system, the matrix, the distances of all pairs and dot products."""
+    """Plot the matrix, the distances of all pairs and dot products of each system."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(matrices), 10), layout="constrained")

@@ -30,8 +30,8 @@ class Curve(NamedTuple):
 
 
 def build_matrix(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Turn log-probabilities of sentences, EOS last, into losses [sentences, T]. NaN fills the
-    end. EOS is left out: its position is where a sentence happens to end."""
+    """Turn log-probabilities of sentences into losses [sentences, T], NaN at the end. EOS is left
+    out: its position is where a sentence happens to end."""
     matrix = np.full((len(scores), max(map(len, scores)) - 1), np.nan)
     for row, values in zip(matrix, scores, strict=True):
         row[: len(values) - 1] = -values[:-1]

@@ -139,19 +139,18 @@ def main(argv: list[str]) -> None:
     files = parse_files(args.files)
     if args.swapped:
         result = measure_swapped(files)
+        head = ["system", "BLEU, original", "BLEU, swapped"]
         rows = [
-            [name, *(f"{s[key]:.2f}" for key in ("original", "swapped"))]
-            for name, s in result["systems"].items()
+            [n, *(f"{s:.2f}" for s in scores.values())] for n, scores in result["systems"].items()
         ]
-        print(format_table(["system", "BLEU, original", "BLEU, swapped"], rows))
     else:
         offsets = [float(offset) for offset in args.offsets.split(",")]
         result = measure(files, args.data, args.subset, args.sentences, offsets)
+        head = ["system", "side", *(f"{offsets[0]:g} and {offset:g}" for offset in offsets[1:])]
         rows = [
             [name, side, *(f"{value:.4f}" for value in matrix[0][1:])]
             for name, sides in result["systems"].items()
             for side, matrix in sides.items()
         ]
-        first, *others = args.offsets.split(",")
-        print(format_table(["system", "side", *(f"{first} and {o}" for o in others)], rows))
+    print(format_table(head, rows))
     write_json(args.json, result)

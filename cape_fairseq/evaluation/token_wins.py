@@ -105,14 +105,13 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
     maps = result["maps"]
     figure = Figure(figsize=(1 + 5 * len(maps), 4.5), layout="constrained")
-    for axes, (kind, found) in zip(
-        figure.subplots(1, len(maps), squeeze=False)[0], maps.items(), strict=True
-    ):
-        image = axes.imshow(np.array(found["share"], float), vmin=0, vmax=1, cmap="RdBu")
-        axes.set_yticks(range(len(found["rows"])), found["rows"])
-        axes.set_xticks(range(len(found["columns"])), found["columns"], rotation=60)
-        axes.set(xlabel="target position", ylabel=kind, title=f"{result['a']} above {result['b']}")
-        figure.colorbar(image, ax=axes)
+    for panel, kind in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
+        found = maps[kind]
+        image = panel.imshow(np.array(found["share"], float), vmin=0, vmax=1, cmap="RdBu")
+        panel.set_yticks(range(len(found["rows"])), found["rows"])
+        panel.set_xticks(range(len(found["columns"])), found["columns"], rotation=60)
+        panel.set(xlabel="target position", ylabel=kind, title=f"{result['a']} above {result['b']}")
+        figure.colorbar(image, ax=panel)
     save_figure(figure, path)
 
 

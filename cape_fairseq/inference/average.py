@@ -37,9 +37,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
         model = read_checkpoint(path)["model"]
         if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
             raise UserError(f"{path} has other parameters than {paths[0]}")
-        for name, value in model.items():
-            wide = value.double() if value.is_floating_point() else value
-            sums[name] = sums[name] + wide if name in sums else wide
+        sums = {name: sums.get(name, 0) + value.double() for name, value in model.items()}
     for name, value in result["model"].items():
         if value.is_floating_point():
             result["model"][name] = (sums[name] / len(paths)).to(value.dtype)

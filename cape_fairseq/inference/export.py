@@ -13,12 +13,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from cape_fairseq.inference.checkpoints import (
-    find_data,
-    get_options,
-    load_model,
-    read_checkpoint,
-)
+from cape_fairseq.inference.checkpoints import find_data, get_options, load_model, read_checkpoint
 from cape_fairseq.tools import UserError, build_parser
 
 EXAMPLES = """
@@ -130,8 +125,7 @@ def main(argv: list[str]) -> None:
     if (codes := args.checkpoint.parent / "bpecodes").is_file():
         shutil.copy(codes, args.output)
     print(f"wrote {args.output}/model.pt, up to {length} tokens")
-    bos = model.encoder.bos is not None
-    if bos:
+    if model.encoder.bos is not None:
         print("put the token <s> before every source sentence: the model has --source-bos on")
     print(
         f"next: ct2-fairseq-converter --user_dir $(cape-fairseq path) --model_path "

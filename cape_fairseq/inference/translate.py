@@ -33,15 +33,8 @@ ENDS = (".", "!", "?", "。", "！", "？")
 class Translator:
     """Translate raw text with a checkpoint, by fairseq's hub interface.
 
-    Args:
-        checkpoint: a checkpoint of a translation model.
-        data: folder with the dictionaries (default: beside the checkpoint, or that of the
-            training).
-        bpe_codes: codes of subword-nmt (default: ``bpecodes`` beside the checkpoint, or no BPE).
-        tokenizer: one of fairseq's ``--tokenizer``.
-
-    Raises:
-        UserError: the checkpoint or a file that it needs is not there.
+    Dictionaries are found in ``data``, beside the checkpoint or in the data of the training, codes
+    of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside the checkpoint.
     """
 
     def __init__(

@@ -14,14 +14,9 @@ from cape_fairseq.models import transformer  # noqa: F401  (registers the model 
 from cape_fairseq.models.config import base_architecture
 from cape_fairseq.positions import ENCODINGS
 
-TINY = {
-    "encoder_embed_dim": 128,
-    "encoder_ffn_embed_dim": 512,
-    "encoder_attention_heads": 4,
-    "encoder_layers": 3,
-    "decoder_attention_heads": 4,
-    "decoder_layers": 3,
-}
+TINY = {"encoder_embed_dim": 128, "encoder_ffn_embed_dim": 512,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+        "encoder_layers": 3, "decoder_layers": 3}  # fmt: skip
 
 
 def tiny(args: Any) -> None:

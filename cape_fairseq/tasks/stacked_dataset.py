@@ -85,7 +85,7 @@ class JoinedSide(torch.utils.data.Dataset):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Return the tokens of each stack, edits that change the number of pieces not counted."""
+        """Return the tokens of each stack, as if edits kept the number of pieces."""
         separators = self.separator is not None
         lengths = self.sentence_sizes - 1 + separators
         return np.array([lengths[list(group)].sum() + 1 - separators for group in self.groups])

@@ -4,7 +4,7 @@
 import copy
 import logging
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional
 
 import numpy as np
@@ -21,7 +21,7 @@ from cape_fairseq.data.stacking import (
     group_by_tokens,
     sample_groups,
 )
-from cape_fairseq.options import require
+from cape_fairseq.options import option, require
 from cape_fairseq.tasks.stacked_dataset import Groups, JoinedSide, JunctionEditor, StackedDataset
 
 logger = logging.getLogger(__name__)
@@ -29,47 +29,30 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class StackedTranslationConfig(TranslationConfig):
-    stack_min_tokens: Optional[int] = field(
-        default=None,
-        metadata={"help": f"minimum target tokens of a stack (default: {PAPER_MIN_TOKENS})"},
+    stack_min_tokens: Optional[int] = option(
+        None, f"minimum target tokens of a stack (default: {PAPER_MIN_TOKENS})", minimum=1
     )
-    stack_sentences: Optional[int] = field(
-        default=None, metadata={"help": "sentences of a stack, instead of --stack-min-tokens"}
+    stack_sentences: Optional[int] = option(
+        None, "sentences of a stack, instead of --stack-min-tokens", minimum=1
     )
-    stack_junction: ChoiceEnum(JUNCTIONS) = field(
-        default="comma",
-        metadata={
-            "help": "comma: a final full stop becomes a comma and the next first letter lower "
-            "case (CAPE); none: sentences stay as they are; separator: a token between sentences"
-        },
+    stack_junction: ChoiceEnum(JUNCTIONS) = option(
+        "comma", "comma: a final full stop becomes a comma and the next first letter lower case "
+        "(CAPE); none: sentences stay as they are; separator: a token between sentences",
+    )  # fmt: skip
+    stack_separator: str = option("<s>", "the token of --stack-junction separator")
+    stack_keep_rest: bool = option(False, "keep a shorter stack at the end of a split")
+    stack_swap: bool = option(
+        False, "move the first sentence of each stack to its end (SHAPE, Table 1)"
     )
-    stack_separator: str = field(
-        default="<s>", metadata={"help": "the token of --stack-junction separator"}
+    stack_probability: Optional[float] = option(
+        None, "mixed lengths in training: probability that a stack begins at a pair, sampled in "
+        "each epoch; other splits have single sentences", above=0,
+    )  # fmt: skip
+    stack_max_tokens: int = option(
+        PAPER_MIN_TOKENS, "maximum tokens of a stack, with --stack-probability", minimum=1
     )
-    stack_keep_rest: bool = field(
-        default=False, metadata={"help": "keep a shorter stack at the end of a split"}
-    )
-    stack_swap: bool = field(
-        default=False,
-        metadata={"help": "move the first sentence of each stack to its end (SHAPE, Table 1)"},
-    )
-    stack_probability: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "mixed lengths in training: probability that a stack begins at a pair, sampled "
-            "in each epoch; other splits have single sentences"
-        },
-    )
-    stack_max_tokens: int = field(
-        default=PAPER_MIN_TOKENS,
-        metadata={"help": "maximum tokens of a stack, with --stack-probability"},
-    )
-    max_source_positions: int = field(
-        default=100_000, metadata={"help": "max number of tokens in the source sequence"}
-    )
-    max_target_positions: int = field(
-        default=100_000, metadata={"help": "max number of tokens in the target sequence"}
-    )
+    max_source_positions: int = option(100_000, "max number of tokens in the source sequence")
+    max_target_positions: int = option(100_000, "max number of tokens in the target sequence")
     stack_bpe: Any = II("bpe")
     seed: int = II("common.seed")
 

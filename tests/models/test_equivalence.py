@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import pytest
 import torch
+from fairseq.data import Dictionary
+from fairseq.models import build_model
 
-from tests.support import PAD, build, build_stock, make_batch
+from tests.support import PAD, SmallTask, build, build_stock, make_batch
 
 ABSOLUTE = {
     "sinpos": {},
@@ -90,3 +94,12 @@ def test_alignments_leave_the_source_bos_out():
     assert attention.shape == (2, 6, 7)
     assert (attention[1, :, :4] == 0).all()  # padding
     assert (attention.sum(-1) < 1).all()  # the BOS has a share
+
+
+def test_shared_embeddings_need_one_dictionary():
+    task = SmallTask()
+    joined = build_model(Namespace(arch="sinpos_transformer_tiny"), task)
+    assert joined.encoder.embed_tokens is joined.decoder.embed_tokens
+    task.target_dictionary = Dictionary()
+    separate = build_model(Namespace(arch="sinpos_transformer_tiny"), task)
+    assert separate.encoder.embed_tokens is not separate.decoder.embed_tokens

@@ -6,12 +6,10 @@ import logging
 
 import pytest
 import torch
-from fairseq.models import build_model
 
 from tests.support import (
     ENCODINGS,
     SYSTEMS,
-    SmallTask,
     build,
     build_stock,
     make_batch,
@@ -239,16 +237,3 @@ class TestOptions:
             "positions: cape, global shift 5, local shift 0.5, source scale 1.1000 (given), "
             "source BOS on"
         )
-
-
-def test_shared_embeddings_need_one_dictionary():
-    from argparse import Namespace
-
-    from fairseq.data import Dictionary
-
-    task = SmallTask()
-    joined = build_model(Namespace(arch="sinpos_transformer_tiny"), task)
-    assert joined.encoder.embed_tokens is joined.decoder.embed_tokens
-    task.target_dictionary = Dictionary()
-    separate = build_model(Namespace(arch="sinpos_transformer_tiny"), task)
-    assert separate.encoder.embed_tokens is not separate.decoder.embed_tokens
