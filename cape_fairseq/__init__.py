@@ -1,7 +1,7 @@
 """Position encodings for machine translation with fairseq.
 
 ``fairseq-train --user-dir path/to/cape_fairseq`` imports ``models`` and ``tasks``.
-``cape_fairseq.positions`` is pure PyTorch. ``cape_fairseq.load(folder)`` returns a model that
+``cape_fairseq.positions`` is pure PyTorch. ``cape_fairseq.load(path)`` returns a model that
 translates raw text.
 """
 

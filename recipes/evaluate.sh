@@ -12,36 +12,40 @@ OUT=${OUT:-runs/evaluation} STACK=${STACK:-300} JUNCTION=${JUNCTION:-comma}
 [ $# -gt 0 ] || { echo "evaluate: give checkpoints as NAME=CHECKPOINT" >&2; exit 2; }
 run mkdir -p "$OUT"
 limits=(--max-source-positions 100000 --max-target-positions 100000 --num-workers 0 --user-dir "$USER_DIR")
-stacks=(--task stacked_translation --stack-min-tokens "$STACK" --stack-junction "$JUNCTION")
-swapped=(--task stacked_translation --stack-sentences 10 --stack-junction "$JUNCTION" --stack-swap)
+joined=(--task stacked_translation --stack-junction "$JUNCTION" --max-len-a 2 --max-len-b 200)
+if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
+stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)
 
-sentences=() joined=() loss=() swaps=()
+sentences=() stacked=() loss=() swaps=()
 for system in "$@"; do
     name=${system%%=*} path=${system#*=}
     one=$OUT/$name
     [ -e "$one.sentences.txt" ] || write "$one.sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 --remove-bpe
     [ -e "$one.stacks.txt" ] || write "$one.stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 --remove-bpe
-    [ -e "$one.swapped.txt" ] || write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${swapped[@]}" --beam 4 --remove-bpe
-    [ -e "$one.original.txt" ] || write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${swapped[@]::6}" --beam 4 --remove-bpe
+    [ -e "$one.swapped.txt" ] || write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 --remove-bpe
+    [ -e "$one.original.txt" ] || write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 --remove-bpe
     [ -e "$one.loss.txt" ] || write "$one.loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference
-    sentences+=("$name=$one.sentences.txt") joined+=("$name=$one.stacks.txt") loss+=("$name=$one.loss.txt")
+    sentences+=("$name=$one.sentences.txt") stacked+=("$name=$one.stacks.txt") loss+=("$name=$one.loss.txt")
     swaps+=("$name=$one.original.txt,$one.swapped.txt")
 done
 
+text() { [ -n "$DRY_RUN" ] || printf '%s\n' "$@"; }
 report() {
-    echo "# Evaluation on $DATA"
-    printf '\n## Sentences, by source length\n\n'
+    text "# Evaluation on $DATA" "" "## Sentences, by source length" ""
     run cape-fairseq bleu-by-length "${sentences[@]}" --plot "$OUT/bleu_by_length.png"
-    printf '\n![BLEU by length](bleu_by_length.png)\n\n## Stacks of at least %s tokens, junction %s\n\n' "$STACK" "$JUNCTION"
-    run cape-fairseq compare "${joined[@]}"
-    printf '\n## Loss by target position\n\n'
+    text "" "![BLEU by length](bleu_by_length.png)" "" "## Stacks of at least $STACK tokens, junction $JUNCTION" ""
+    run cape-fairseq compare "${stacked[@]}"
+    text "" "## Loss by target position" ""
     run cape-fairseq position-loss "${loss[@]}" --plot "$OUT/loss_by_position.png"
-    printf '\n![Loss by position](loss_by_position.png)\n\n## BLEU of stacks of ten sentences, and with the first moved to the end\n\n'
+    text "" "![Loss by position](loss_by_position.png)" "" "## BLEU of stacks of ten sentences, and with the first moved to the end" ""
     run cape-fairseq shift-invariance --swapped "${swaps[@]}"
     if [ ${#loss[@]} = 2 ]; then
-        printf '\n## Token wins\n\n'
+        text "" "## Token wins" ""
         run cape-fairseq token-wins "${loss[@]}" --plot "$OUT/token_wins.png"
-        printf '\n![Token wins](token_wins.png)\n'
+        text "" "![Token wins](token_wins.png)"
     fi
 }
-if [ -n "$DRY_RUN" ]; then report; else report > "$OUT/report.md" && cat "$OUT/report.md"; fi
+[ -z "$DRY_RUN" ] || { report; exit; }
+report > "$OUT/report.md.part"
+mv "$OUT/report.md.part" "$OUT/report.md"
+cat "$OUT/report.md"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# FLOATER as published: train a sinusoidal Transformer, fine-tune it as FLOATER with half the learning rate,
+# The schedule of the FLOATER paper: train a sinusoidal Transformer, fine-tune it as FLOATER at half the learning rate,
 # and average its last checkpoints. The plain model is fine-tuned for as long, for comparison.
 #
 #   DATA=data-bin [SRC=en] [TGT=de] [SIZE=_tiny] [OUT=runs/floater] recipes/floater.sh [--dry-run]
@@ -29,8 +29,8 @@ fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
 # 1. The plain Transformer.
 fit sinpos sinpos "$LR" "$WARMUP" "$UPDATES"
 start=(--finetune-from-model "$OUT/sinpos/checkpoint_best.pt")
-# 2. FLOATER with the paper's solver, from its parameters; and the plain model for as long.
-fit floater floater "$HALF" 100 "$MORE" "${start[@]}" --floater-solver rk4 --floater-gradient backprop
+# 2. FLOATER from its parameters; and the plain model for as long.
+fit floater floater "$HALF" 100 "$MORE" "${start[@]}"
 fit sinpos-longer sinpos "$HALF" 100 "$MORE" "${start[@]}"
 # 3. Scores and positions.
 run cape-fairseq compare "sinpos=$OUT/sinpos/test.txt" "sinpos-longer=$OUT/sinpos-longer/test.txt" "floater=$OUT/floater/test.txt"

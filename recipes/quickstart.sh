@@ -9,8 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 OUT=${OUT:-runs/quickstart}
 SYSTEMS=${SYSTEMS-sinpos cape rope_cross}
-UPDATES=${UPDATES:-350}
-MERGES=2000
+UPDATES=${UPDATES:-350} MERGES=2000
 
 # 1. The corpus: 20,000 sentences of 1 to 3 clauses; test_long has 5 to 8 clauses.
 run mkdir -p "$OUT"
@@ -25,17 +24,17 @@ done
 
 # 2. Byte-pair encoding and binarization.
 CODES=$OUT/bpecodes
-[ -e "$CODES" ] || run subword-nmt learn-joint-bpe-and-vocab --input "$TEXT/train.tok.en" "$TEXT/train.tok.de" \
-    -s $MERGES -o "$CODES" --write-vocabulary "$OUT/vocab.en" "$OUT/vocab.de"
+[ -e "$CODES" ] || { run subword-nmt learn-joint-bpe-and-vocab --input "$TEXT/train.tok.en" "$TEXT/train.tok.de" -s $MERGES \
+    -o "$CODES.part" --write-vocabulary "$OUT/vocab.en" "$OUT/vocab.de"; run mv "$CODES.part" "$CODES"; }
 for split in train valid test test_long; do
     for lang in en de; do
         bpe=$TEXT/$split.bpe.$lang
         [ -e "$bpe" ] || write "$bpe" subword-nmt apply-bpe -c "$CODES" --input "$TEXT/$split.tok.$lang"
     done
 done
-[ -e "$DATA/test1.en-de.de.idx" ] || run fairseq-preprocess --source-lang en --target-lang de --joined-dictionary \
-    --trainpref "$TEXT/train.bpe" --validpref "$TEXT/valid.bpe" --testpref "$TEXT/test.bpe,$TEXT/test_long.bpe" \
-    --destdir "$DATA"
+[ -e "$DATA/test1.en-de.de.idx" ] || { run rm -rf "$DATA"; run fairseq-preprocess --source-lang en --target-lang de \
+    --joined-dictionary --trainpref "$TEXT/train.bpe" --validpref "$TEXT/valid.bpe" \
+    --testpref "$TEXT/test.bpe,$TEXT/test_long.bpe" --destdir "$DATA"; }
 
 for system in $SYSTEMS; do
     save=$OUT/$system

@@ -30,16 +30,17 @@ for split in train valid test; do
         [ -e "$tok" ] || convert "$TEXT/$split.$lang" "$tok" sacremoses -q -l "$lang" tokenize -x -a
     done
 done
-[ -e "$OUT/bpecodes" ] || run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" \
-    -s "$MERGES" -o "$OUT/bpecodes" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
+[ -e "$OUT/bpecodes" ] || { run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$MERGES" \
+    -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"; run mv "$OUT/bpecodes.part" "$OUT/bpecodes"; }
 for split in train valid test; do
     for lang in $SRC $TGT; do
         bpe=$OUT/bpe/$split.$lang
         [ -e "$bpe" ] || write "$bpe" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
     done
 done
-[ -e "$DATA/test.$SRC-$TGT.$TGT.idx" ] || run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
+[ -e "$DATA/bpecodes" ] || { run rm -rf "$DATA"; run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
     --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "$OUT/bpe/test" --destdir "$DATA"
+    run cp "$OUT/bpecodes" "$DATA/"; }
 
 # 2. Training; it resumes from checkpoint_last.pt.
 fit() {  # fit FOLDER LR WARMUP UPDATES [OPTIONS]
@@ -64,6 +65,5 @@ fi
 # 3. Translation and detokenized BLEU.
 [ -e "$SAVE/test.txt" ] || write "$SAVE/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" \
     --beam 4 --remove-bpe --tokenizer moses --source-lang "$SRC" --target-lang "$TGT" --num-workers 0
-detokenized() { grep '^D-' "$SAVE/test.txt" | sort -V | cut -f3; }
-[ -e "$SAVE/test.$TGT" ] || write "$SAVE/test.$TGT" detokenized
+[ -e "$SAVE/test.$TGT" ] || write "$SAVE/test.$TGT" bash -c "grep '^D-' '$SAVE/test.txt' | sort -V | cut -f3"
 run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -m bleu chrf

@@ -77,6 +77,9 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
     trainings = re.findall(r"fairseq-train .*", output)
     seeds = len(config.get("seeds", [1]))
     assert len(trainings) == seeds * sum(not s.get("extra") for s in config["systems"].values())
+    # fairseq-generate with a tokenizer prints detokenized references.
+    detokenizes = config["score"] == "sacrebleu"
+    assert output.count("--tokenizer moses") == detokenizes * output.count("--gen-subset")
     for training in trainings:
         words = shlex.split(training.removeprefix("Shell command: "))
         tokens, frequency = (

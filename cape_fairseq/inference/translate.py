@@ -19,7 +19,7 @@ from cape_fairseq.tools import UserError, build_parser
 logger = logging.getLogger(__name__)
 
 EXAMPLES = """
-  cape-fairseq translate runs/mine/checkpoints/checkpoint_best.pt < text.en > text.de
+  cape-fairseq translate runs/mine/cape_transformer_tiny/checkpoint_best.pt < text.en > text.de
   cape-fairseq translate checkpoint_best.pt --data data-bin --bpe-codes bpe.codes < text.en
 """
 DESCRIPTION = (
@@ -64,6 +64,8 @@ class Translator:
         self.model = hub_utils.GeneratorHubInterface(
             loaded["args"], loaded["task"], loaded["models"]
         )
+        if not segmentation and any("@@" in w for w in self.model.task.source_dictionary.symbols):
+            raise UserError(f"{path} was trained on subwords; give --bpe-codes or make {codes}")
         if torch.cuda.is_available():
             self.model.cuda()
         self.model.eval()

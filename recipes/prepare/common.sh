@@ -30,8 +30,7 @@ normalize() {  # normalize LANG: punctuation and control characters, as Moses' s
 }
 
 make() {  # make FILE COMMAND...: write the output of a command to FILE unless it exists
-    local file=$1; shift
-    if [ -e "$file" ]; then return; fi
+    local file=$1; shift; [ ! -e "$file" ] || return 0
     "$@" > "$file.part" || { echo "prepare: $file could not be made; see above" >&2; exit 1; }
     mv "$file.part" "$file"
 }
@@ -56,22 +55,23 @@ count() {  # count FILE [PUBLISHED]: print the number of pairs beside the publis
 }
 
 learn_bpe() {  # learn_bpe MERGES: joint codes of the training text
-    [ -e "$OUT/bpecodes" ] || subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" \
-        -s "$1" -o "$OUT/bpecodes" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
+    [ -e "$OUT/bpecodes" ] || { subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
+        -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"; mv "$OUT/bpecodes.part" "$OUT/bpecodes"; }
 }
 
-apply_bpe() {  # apply_bpe SPLIT...
+apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all.LANG
     for split in "$@"; do
         for lang in $SRC $TGT; do
-            make "$OUT/bpe/$split.$lang" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
+            make "$OUT/bpe/$split${SUFFIX:-}.$lang" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
         done
     done
 }
 
 binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary
-    local tests
-    tests=$(printf ",$OUT/bpe/%s" "$@")
-    [ -e "$OUT/data-bin/done" ] || fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
+    local tests; tests=$(printf ",$OUT/bpe/%s" "$@")
+    if [ -e "$OUT/data-bin/done" ]; then return; fi
+    rm -rf "$OUT/data-bin"
+    fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
         --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
         --destdir "$OUT/data-bin" --workers "$WORKERS"
     cp "$OUT/bpecodes" "$OUT/data-bin/"

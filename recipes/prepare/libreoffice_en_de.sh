@@ -14,7 +14,7 @@ for package in libreoffice-help-en-us libreoffice-help-de; do
     [ -e "$OUT/$package" ] || { dpkg-deb --extract "$DATA/$package"_*.deb "$OUT/$package.part" && mv "$OUT/$package.part" "$OUT/$package"; }
 done
 
-# A page of at least 60 lines is a test page with probability 1/50, any other a validation page.
+# One page in 50 is held out: for the test set if it has at least 60 lines, else for validation.
 [ -e "$OUT/raw/done" ] || python - "$OUT" <<'PYTHON'
 import hashlib
 import re

@@ -40,9 +40,8 @@ count "$OUT/tok/all"
 if [ "$VARIANT" = icml17 ]; then  # limits in subwords, 40,000 merges, every 100th pair for validation
     hold_out "$OUT/tok/all" "$OUT/tok/train" "$OUT/tok/valid" 100
     learn_bpe 40000
-    apply_bpe train valid
+    SUFFIX=.all apply_bpe train valid
     for split in train valid; do
-        for lang in en de; do [ -e "$OUT/bpe/$split.all.$lang" ] || mv "$OUT/bpe/$split.$lang" "$OUT/bpe/$split.all.$lang"; done
         clean "$OUT/bpe/$split.all" "$OUT/bpe/$split" 250 1.5
     done
 else  # 1 to 80 words, 32,764 merges; ADMIN's script normalizes newstest2013

@@ -36,9 +36,9 @@ done
 count "$OUT/tok/all"
 hold_out "$OUT/tok/all" "$OUT/tok/train" "$OUT/tok/valid" "${VALID_EVERY:-1333}"
 learn_bpe 40000
-apply_bpe train valid test
+SUFFIX=.all apply_bpe train valid
+apply_bpe test
 for split in train valid; do  # 1 to 250 subwords, length ratio up to 1.5
-    for lang in en fr; do [ -e "$OUT/bpe/$split.all.$lang" ] || mv "$OUT/bpe/$split.$lang" "$OUT/bpe/$split.all.$lang"; done
     clean "$OUT/bpe/$split.all" "$OUT/bpe/$split" 250 1.5
 done
 count "$OUT/bpe/train"
