@@ -53,7 +53,7 @@ def validate(options: Any, items: Iterable[Field]) -> None:
         minimum, above = item.metadata.get("minimum"), item.metadata.get("above")
         if values is not None and value is not None:
             require(value in values, item.name, value, " or ".join(values))
-        if minimum is not None:
+        if minimum is not None and value is not None:
             require(value >= minimum, item.name, value, f"at least {minimum}")
         if above is not None:
             require(value > above, item.name, value, f"greater than {above}")

@@ -35,6 +35,14 @@ class PositionOptions:
     source_bos: Optional[choice("on", "off")] = option(
         None, "put a BOS before the source (default: on for cape, else off)"
     )
+    sentence_context: Optional[int] = option(
+        None, "documents: the separator <s> is between sentences, and self-attention sees a "
+        "token's own sentence and this many before it (default: off)", minimum=0,
+    )  # fmt: skip
+    sentence_cross_context: int = option(
+        0, "documents: cross-attention sees the source sentence of the same number and this many "
+        "before and after it", minimum=0,
+    )  # fmt: skip
 
 
 @dataclass
@@ -112,7 +120,8 @@ def base_architecture(args: Any) -> None:
     if isinstance(args.source_bos, bool):  # YAML reads on and off so
         args.source_bos = "on" if args.source_bos else "off"
     base = find_encoding(args).find_base(args)
-    args.source_bos = args.source_bos or base.default_source_bos
+    default_bos = base.default_source_bos if args.sentence_context is None else "off"
+    args.source_bos = args.source_bos or default_bos
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
 
 
@@ -147,3 +156,11 @@ def validate_options(args: Any) -> None:
     randpos = args.position_augmentation
     fits = cls.allows_randpos or randpos == "none"
     require(fits, "position_augmentation", randpos, f"none with {cls.name}")
+    if args.sentence_context is not None:
+        require(args.source_bos == "off", "source_bos", "on", "off with --sentence-context")
+        require(randpos == "none", "position_augmentation", randpos, "none with --sentence-context")
+        mean = getattr(args, "cape_mean_normalize", None)
+        require(not mean, "cape_mean_normalize", "set", "left out with --sentence-context")
+    elif args.sentence_cross_context:
+        cross = args.sentence_cross_context
+        require(False, "sentence_cross_context", cross, "left out without --sentence-context")

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.encoder import (
+    CONTEXT,
+    CONTEXT_KEYS,
+    CONTEXT_VALUES,
+    SOURCE_OFFSETS,
     SOURCE_POSITIONS,
+    SOURCE_SENTENCES,
     SOURCE_SUMMARY,
     drop_bos,
     mask_source,
 )
-from cape_fairseq.models.side import SideMixin, select_layer
+from cape_fairseq.models.side import Context, SideMixin, select_layer
 from cape_fairseq.modules.attention import IncrementalState
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.precision import autocast
+from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise, number_tokens
+from cape_fairseq.positions.sentences import Sentences, find_first
 
 EncoderOut = dict[str, list[Tensor]]
 
@@ -50,22 +58,27 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
         noise: Noise | None = None,
+        all_tokens: bool = False,
         **_: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Score the next token at every position, or at the last one in step-by-step decoding.
 
-        The arguments are fairseq's, and ``noise`` of the target positions (None in evaluation).
+        The arguments are fairseq's, ``noise`` of the target positions (None in evaluation), and
+        ``all_tokens``, which gives an empty incremental state the keys of all tokens in one pass.
 
         The result is scores [B, T, vocabulary] or features [B, T, C], and a dictionary with the
         cross-attention weights of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
-        new = slice(None) if incremental_state is None else slice(-1, None)
+        last_only = incremental_state is not None and not all_tokens
+        new = slice(-1, None) if last_only else slice(None)
         attention, biases, embeddings = self.prepare_positions(
-            prev_output_tokens, encoder_out, incremental_state, not full_context_alignment, noise
-        )
+            prev_output_tokens, encoder_out, incremental_state, not full_context_alignment, noise,
+            last_only,
+        )  # fmt: skip
         # Weights cost time, and in training only a criterion on alignments needs them.
         weighted_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
         needs_weights = alignment_layer is not None or self.align_in_training or not self.training
+        needs_weights = needs_weights and self.sentence_context is None
         weights = None
         x = self.embed(prev_output_tokens[:, new], embeddings)
         inner_states: list[Tensor | None] = [x]
@@ -108,37 +121,72 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         incremental_state: IncrementalState | None,
         causal: bool,
         noise: Noise | None,
-    ) -> tuple[dict[str, Any], list[dict[str, Tensor]], list[Tensor]]:
-        """Return the arguments of attention in all layers, attention biases and embeddings."""
-        last_only = incremental_state is not None
+        last_only: bool,
+    ) -> tuple[dict[str, Any], list[dict[str, Any]], list[Tensor]]:
+        """Return the arguments of attention in all layers, those of each layer, and embeddings."""
         new = slice(-1, None) if last_only else slice(None)
         padding_mask = tokens.eq(self.padding_idx)
         source_mask = get_entry(encoder_out, "encoder_padding_mask")
         summary = get_entry(encoder_out, SOURCE_SUMMARY)
+        context = get_context(encoder_out)
         numbers = number_tokens(padding_mask)
-        positions = self.positions.augment(numbers, padding_mask, noise, summary)
+        sentences = self.find_sentences(tokens, numbers)
+        if sentences is not None:
+            sentences = self.clamp_sentences(sentences, encoder_out, context)
+        offsets = numbers if sentences is None else sentences.offsets
+        positions = self.positions.augment(offsets, padding_mask, noise, summary)
         # Padding on the right is later than every real token, and so hidden already.
         hidden = None if causal and numbers.size(0) == 1 else padding_mask
-        attention = self.prepare_attention(positions, noise, summary, hidden, causal, last_only)
+        attention = self.prepare_attention(
+            positions, noise, summary, hidden, causal, last_only,
+            None if sentences is None else sentences.numbers, context,
+        )  # fmt: skip
         has_keys = bool(incremental_state)  # of cross-attention, rotated and with their biases
-        attention |= self.prepare_cross_attention(positions[:, new], encoder_out, has_keys)
+        target = None if sentences is None else sentences.numbers[:, new]
+        attention |= self.prepare_cross_attention(positions[:, new], encoder_out, has_keys, target)
         needs_source = source_mask is not None and not has_keys
         source_numbers = number_tokens(source_mask) if needs_source else None
-        biases = self.positions.attention_biases(numbers[:, new], source_numbers)
-        if self.training and source_mask is not None:
+        if needs_source and sentences is not None:
+            source_numbers = get_entry(encoder_out, SOURCE_OFFSETS)
+        biases = self.positions.attention_biases(offsets[:, new], source_numbers)
+        if context is not None:
+            pairs = zip(encoder_out[CONTEXT_KEYS], encoder_out[CONTEXT_VALUES], strict=True)
+            biases = [{**select_layer(biases, i), "context": p} for i, p in enumerate(pairs)]
+        if self.training and source_mask is not None and sentences is None:
             self.positions.count_lengths(padding_mask, source_mask)
         return {"causal": causal, **attention}, biases, self.positions.embed(positions[:, new])
 
+    def clamp_sentences(
+        self, sentences: Sentences, encoder_out: EncoderOut, context: Context | None
+    ) -> Sentences:
+        """Count sentences after those of the context, and none beyond the source's last."""
+        numbers = sentences.numbers if context is None else sentences.numbers + context.number
+        last = get_entry(encoder_out, SOURCE_SENTENCES).amax(1, keepdim=True)
+        return sentences._replace(numbers=torch.minimum(numbers, last))
+
     def prepare_cross_attention(
-        self, positions: Tensor, encoder_out: EncoderOut | None, has_keys: bool
-    ) -> dict[str, Tensor | None]:
-        """Compute mask and rotations of cross-attention, which are equal in all layers."""
+        self,
+        positions: Tensor,
+        encoder_out: EncoderOut | None,
+        has_keys: bool,
+        sentences: Tensor | None,
+    ) -> dict[str, Any]:
+        """Compute mask and rotations of cross-attention, which are equal in all layers.
+
+        ``positions`` and ``sentences``, [B, T], are those of the queries.
+        """
         source_mask = get_entry(encoder_out, "encoder_padding_mask")
         if source_mask is None:
             return {}
         arguments = {"cross_mask": mask_source(source_mask)}
+        source = get_entry(encoder_out, SOURCE_POSITIONS)
+        if sentences is not None:
+            source_sentences, reach = get_entry(encoder_out, SOURCE_SENTENCES), self.cross_context
+            window = Window(sentences, source_sentences, reach, reach)
+            arguments = {"cross_mask": window.build_mask(source_mask)}
+            if source is not None and reach > 0:  # the target begins where its source sentence does
+                positions = positions + source.gather(1, find_first(source_sentences, sentences))
         if self.positions.rotates_cross_attention:
-            source = get_entry(encoder_out, SOURCE_POSITIONS)
             arguments["cross_rotation"] = self.positions.rotation(positions)
             arguments["cross_key_rotation"] = None if has_keys else self.positions.rotation(source)
         return arguments
@@ -155,6 +203,12 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
     def max_positions(self) -> int:
         """Return the number of target tokens."""
         return self.length_limit
+
+
+def get_context(encoder_out: EncoderOut | None) -> Context | None:
+    """Return the earlier sentences of document-level decoding, or None."""
+    entries = (encoder_out or {}).get(CONTEXT)
+    return Context(*entries) if entries else None
 
 
 def get_entry(encoder_out: EncoderOut | None, name: str) -> Tensor | None:

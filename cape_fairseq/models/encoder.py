@@ -18,6 +18,14 @@ from cape_fairseq.positions.base import Noise, number_tokens
 # Entries of the encoder's output that the decoder's positions need, empty if they do not.
 SOURCE_POSITIONS = "source_positions"  # [B, S], for rotations in cross-attention
 SOURCE_SUMMARY = "source_summary"  # [B, 1], see PositionEncoding.summarize
+SOURCE_SENTENCES = "source_sentences"  # int64 [B, S], the sentence of each token
+SOURCE_OFFSETS = "source_offsets"  # [B, S], tokens since the sentence began
+CONTEXT = "context"  # the tensors of side.Context, in document-level decoding
+CONTEXT_KEYS = "context_keys"  # and of all layers, each [B, H, W, D]
+CONTEXT_VALUES = "context_values"
+IS_LAST = "is_last"  # bool [B], whether EOS follows the sentence instead of a separator
+DECODER_ENTRIES = (SOURCE_POSITIONS, SOURCE_SUMMARY, SOURCE_SENTENCES, SOURCE_OFFSETS,
+                   CONTEXT, CONTEXT_KEYS, CONTEXT_VALUES, IS_LAST)  # fmt: skip
 
 
 class PositionalEncoder(SideMixin, TransformerEncoderBase):
@@ -69,13 +77,18 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
         padding_mask = tokens.eq(self.padding_idx)
         hidden = padding_mask if has_padding(padding_mask) else None
         numbers = number_tokens(padding_mask)
-        positions = self.scale_positions(numbers)
+        sentences = self.find_sentences(tokens, numbers)
+        offsets = numbers if sentences is None else sentences.offsets
+        positions = self.scale_positions(offsets)
         summary = self.positions.summarize(positions, padding_mask)
         positions = self.positions.augment(positions, padding_mask, noise, summary)
-        attention = self.prepare_attention(positions, noise, summary, hidden)
-        biases = self.positions.attention_biases(numbers)
+        source_sentences = None if sentences is None else sentences.numbers
+        attention = self.prepare_attention(
+            positions, noise, summary, hidden, sentences=source_sentences
+        )
+        biases = self.positions.attention_biases(offsets)
         embeddings = self.positions.embed(positions)
-        if self.training:
+        if self.training and sentences is None:
             self.positions.count_lengths(padding_mask)
 
         x, embedding = self.embed(tokens, token_embeddings, embeddings, hidden)
@@ -86,6 +99,8 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
             states.append(x)
         x = x if self.layer_norm is None else self.layer_norm(x)
         needs_positions = self.positions.rotates_cross_attention
+        if self.cross_context > 0:  # sentences are seen in their places
+            positions = self.scale_positions(numbers)
         return {
             "encoder_out": [x],  # S x B x C
             "encoder_padding_mask": [padding_mask],  # B x S
@@ -96,6 +111,8 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
             SOURCE_POSITIONS: [positions.expand(len(tokens), -1)] if needs_positions else [],
             SOURCE_SUMMARY: [] if summary is None else [summary],
+            SOURCE_SENTENCES: [] if sentences is None else [sentences.numbers],
+            SOURCE_OFFSETS: [] if sentences is None else [sentences.offsets],
         }
 
     def embed(
@@ -119,7 +136,7 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
     ) -> dict[str, list[Tensor]]:
         """Reorder the rows of the output, for beam search."""
         reordered = super().reorder_encoder_out(encoder_out, new_order)
-        for name in (SOURCE_POSITIONS, SOURCE_SUMMARY):
+        for name in DECODER_ENTRIES:
             reordered[name] = [x.index_select(0, new_order) for x in encoder_out.get(name, [])]
         return reordered
 

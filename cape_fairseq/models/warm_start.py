@@ -61,6 +61,9 @@ def adapt_state_dict(model: nn.Module, state_dict: dict[str, Tensor], prefix: st
     rename_positions(state, own, stored)
     changes = take_over_scale(model, state, is_stock)
     changes += fit_positions(model, state) + list_changes(own, stored)
+    if own["sentence_context"] is not None and stored.get("sentence_context") is None:
+        changes.append("initialized <s>, which separates sentences, from </s>")
+        initialize_separator(model, state)
     if changes:
         names = f"{stored['position_encoding']} to {own['position_encoding']}"
         source = "a checkpoint of stock fairseq, " if is_stock else ""
@@ -137,6 +140,16 @@ def fit_positions(model: nn.Module, state: dict[str, Tensor]) -> list[str]:
     done = [f"initialized {summarize_keys(added)}"] if added else []
     done += [f"dropped {summarize_keys(dropped)}"] if dropped else []
     return done + ([f"set {len(omegas)} residual weights to 1"] if omegas else [])
+
+
+def initialize_separator(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Copy the vectors of EOS to the separator, in embeddings and output."""
+    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+        separator, eos = side.dictionary.bos(), side.dictionary.eos()
+        for key in (f"{name}.embed_tokens.weight", f"{name}.output_projection.weight"):
+            if key in state:
+                state[key] = state[key].clone()
+                state[key][separator] = state[key][eos]
 
 
 def summarize_keys(keys: list[str]) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cape_fairseq.modules.dot_product import DotProductAttention, rotate
+from cape_fairseq.modules.windows import Block
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
@@ -28,10 +29,12 @@ class Attention(MultiheadAttention):
         self,
         query: Tensor,
         key: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Tensor | list[Block] | None = None,
         causal: bool = False,
         incremental_state: IncrementalState | None = None,
         need_weights: bool = False,
+        context: tuple[Tensor, Tensor] | None = None,
+        cached: int | None = None,
         rotation: Tensor | None = None,
         key_rotation: Tensor | None = None,
         query_bias: Tensor | None = None,
@@ -41,10 +44,12 @@ class Attention(MultiheadAttention):
         """Attend from query [T, B, C] to key [S, B, C], or to itself in self-attention.
 
         Args:
-            mask: broadcastable to [B, H, T, S]; see :class:`DotProductAttention`.
+            mask: broadcastable to [B, H, T, S], see :class:`DotProductAttention`, or its blocks.
             causal: without a mask and in the parallel pass, hide later keys.
             incremental_state: keys and values of earlier steps.
             need_weights: also return the attention weights [B, H, T, S].
+            context: keys and values [B, H, W, D] before the first step.
+            cached: keys and values of earlier steps that are still needed (default: all).
             rotation: complex [B or 1, 1, T, D / 2] for queries, and for keys in self-attention.
             key_rotation: complex [B or 1, 1, S, D / 2] for the keys of ``key``.
             query_bias, key_bias, value_bias: [T or S, B or 1, C], added after the projections.
@@ -52,16 +57,19 @@ class Attention(MultiheadAttention):
         q = self.project(self.q_proj, query, query_bias)
         q = q if rotation is None else rotate(q, rotation)
         key_rotation = rotation if key is None else key_rotation
-        k, v = self.project_keys(
-            query if key is None else key, incremental_state, key_rotation, key_bias, value_bias
-        )
+        source = query if key is None else key
+        k, v = self.project_keys(source, incremental_state, key_rotation, key_bias, value_bias,
+                                 context, cached)  # fmt: skip
         if v.dtype != q.dtype:  # biases make float32 of what they are added to
             q, k, v = q.float(), k.float(), v.float()
         causal = causal and mask is None and incremental_state is None
         dropout = self.dropout_module.p if self.training else 0.0
         # For a single query, the fused kernel of CPUs takes three times as long.
         single = q.size(2) == 1 and not self.training and q.device.type == "cpu"
-        x, weights = self.attend(q, k, v, mask, causal, dropout, need_weights or single)
+        if isinstance(mask, list):
+            x, weights = self.attend_blocks(q, k, v, mask, dropout), None
+        else:
+            x, weights = self.attend(q, k, v, mask, causal, dropout, need_weights or single)
         x = self.project_output(x.permute(2, 0, 1, 3).flatten(2), query.dtype)
         return x, weights if need_weights else None
 
@@ -71,6 +79,18 @@ class Attention(MultiheadAttention):
         x = projection(x) if bias is None else projection(x).float() + bias
         return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
 
+    def attend_blocks(
+        self, q: Tensor, k: Tensor, v: Tensor, blocks: list[Block], dropout: float
+    ) -> Tensor:
+        """Attend in blocks, as in one piece but for the memory."""
+        parts = []
+        for rows, columns, mask in blocks:
+            k_part, v_part = k[:, :, columns], v[:, :, columns]
+            start = rows.start - columns.start
+            x, _ = self.attend(q[:, :, rows], k_part, v_part, mask, dropout=dropout, start=start)
+            parts.append(x)
+        return torch.cat(parts, dim=2)
+
     def project_keys(
         self,
         source: Tensor,
@@ -78,18 +98,22 @@ class Attention(MultiheadAttention):
         rotation: Tensor | None,
         key_bias: Tensor | None,
         value_bias: Tensor | None,
+        context: tuple[Tensor, Tensor] | None,
+        cached: int | None,
     ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, D], after those of earlier
         steps."""
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
-        if saved and self.encoder_decoder_attention:
-            return saved["prev_key"], saved["prev_value"]
+        if saved:
+            context = saved["prev_key"], saved["prev_value"]
+            if self.encoder_decoder_attention:
+                return context
         k = self.project(self.k_proj, source, key_bias)
         v = self.project(self.v_proj, source, value_bias)
         k = k if rotation is None else rotate(k, rotation)
-        if saved:
-            k = torch.cat([saved["prev_key"], k], dim=2)
-            v = torch.cat([saved["prev_value"], v], dim=2)
+        if context is not None:
+            first = 0 if cached is None else context[0].size(2) - cached
+            k, v = (torch.cat([old[:, :, first:], new], 2) for old, new in zip(context, (k, v)))
         if incremental_state is not None:
             self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
         return k, v

@@ -19,6 +19,7 @@ class DotProductAttention(nn.Module):
         causal: bool = False,
         dropout: float = 0.0,
         need_weights: bool = False,
+        start: int | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from q [B, H, T, D] to k and v [B, H, S, D].
 
@@ -28,6 +29,7 @@ class DotProductAttention(nn.Module):
             causal: without a mask, let query i see keys 0 to i only; S equals T.
             dropout: probability of dropping an attention weight.
             need_weights: also return the weights [B, H, T, S], before dropout.
+            start: number of keys before that of the first query (default: S - T).
         """
         if not need_weights:
             if mask is not None and mask.is_floating_point():

@@ -37,7 +37,9 @@ class Learned(PositionEncoding):
         return nn.Parameter(table)
 
     def embed(self, positions: Tensor) -> list[Tensor]:
-        if positions.size(1) > self.max_length:
+        if getattr(self.cfg, "sentence_context", None) is not None:
+            positions = positions.clamp(max=self.max_length - 1)  # they restart in every sentence
+        elif positions.size(1) > self.max_length:
             option = f"max_{'source' if self.side.name == 'encoder' else 'target'}_positions"
             raise ValueError(
                 f"a sentence has {positions.size(1)} tokens, but the learned table has "

@@ -58,12 +58,15 @@ class RelativeAttention(DotProductAttention):
         causal: bool = False,
         dropout: float = 0.0,
         need_weights: bool = False,
+        start: int | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         queries, keys = q.size(2), k.size(2)
         limit = min(self.max_distance, keys - 1)  # longer distances do not occur
         rows = slice(self.max_distance - limit, self.max_distance + limit + 1)
         s = torch.arange(keys, device=q.device)
-        distance = (s - s[keys - queries :, None]).clamp(-limit, limit) + limit  # key - query
+        first = keys - queries if start is None else start
+        rows_of_queries = torch.arange(first, first + queries, device=q.device)
+        distance = (s - rows_of_queries[:, None]).clamp(-limit, limit) + limit  # key - query
         q = q * q.size(-1) ** -0.5
         by_distance = q @ self.relative_keys[rows].type_as(q).t()  # [B, H, T, 2 limit + 1]
         index = distance.expand(*q.shape[:3], keys)

@@ -66,20 +66,22 @@ class JoinedSide(torch.utils.data.Dataset):
         self.sentences, self.sentence_sizes = sentences, np.asarray(sizes)
         self.eos, self.separator, self.editor = eos, separator, editor
         self.groups: Groups = []
+        self.unmarked = np.zeros(0, bool)  # stacks without separators
 
     def __len__(self) -> int:
         return len(self.groups)
 
     def __getitem__(self, index: int) -> Tensor:
         group = self.groups[index]
+        separator = None if self.unmarked[index] else self.separator
         parts = []
         for place, number in enumerate(group):
             tokens = self.sentences[number]
             tokens = tokens[tokens != self.eos].long()
             if self.editor is not None:
                 tokens = self.editor(tokens, place > 0, place < len(group) - 1)
-            if place and self.separator is not None:
-                parts.append(tokens.new_tensor([self.separator]))
+            if place and separator is not None:
+                parts.append(tokens.new_tensor([separator]))
             parts.append(tokens)
         return torch.cat([*parts, parts[0].new_tensor([self.eos])])
 
@@ -103,9 +105,13 @@ class StackedDataset(LanguagePairDataset):
         make_groups: Callable[[int], Groups],
         changes: bool = False,
         epoch: int = 1,
+        separator_dropout: float = 0.0,
+        seed: int = 1,
     ) -> None:
         self.make_groups, self.changes, self.epoch = make_groups, changes, epoch
-        source.groups = target.groups = make_groups(epoch)
+        self.separator_dropout, self.seed = separator_dropout, seed
+        self.src, self.tgt = source, target
+        self.group()
         super().__init__(
             source,
             source.sizes,
@@ -119,6 +125,13 @@ class StackedDataset(LanguagePairDataset):
             pad_to_multiple=pairs.pad_to_multiple,
         )
         self.report()
+
+    def group(self) -> None:
+        """Make the stacks of the epoch."""
+        self.src.groups = self.tgt.groups = self.make_groups(self.epoch)
+        generator = np.random.default_rng([self.seed, self.epoch, 1])
+        unmarked = generator.random(len(self.src.groups)) < self.separator_dropout
+        self.src.unmarked = self.tgt.unmarked = unmarked
 
     def report(self) -> None:
         groups = self.src.groups
@@ -140,7 +153,7 @@ class StackedDataset(LanguagePairDataset):
         if not self.changes or epoch == self.epoch:
             return
         self.epoch = epoch
-        self.src.groups = self.tgt.groups = self.make_groups(epoch)
+        self.group()
         self.src_sizes, self.tgt_sizes = self.src.sizes, self.tgt.sizes
         self.sizes = np.vstack((self.src_sizes, self.tgt_sizes)).T
         self.report()

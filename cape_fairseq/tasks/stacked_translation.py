@@ -5,6 +5,7 @@ import copy
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import split_paths
 from omegaconf import II, OmegaConf, open_dict
 
 from cape_fairseq.data.stacking import (
@@ -22,6 +24,7 @@ from cape_fairseq.data.stacking import (
     sample_groups,
 )
 from cape_fairseq.options import option, require
+from cape_fairseq.tasks.document_generator import SEARCHES, DocumentGenerator, DocumentScorer
 from cape_fairseq.tasks.stacked_dataset import Groups, JoinedSide, JunctionEditor, StackedDataset
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,13 @@ class StackedTranslationConfig(TranslationConfig):
     stack_max_tokens: int = option(
         PAPER_MIN_TOKENS, "maximum tokens of a stack, with --stack-probability", minimum=1
     )
+    stack_separator_dropout: float = option(
+        0.0, "share of the stacks without separators, for text that cannot be split", minimum=0
+    )
+    document_search: ChoiceEnum(SEARCHES) = option(
+        "committed", "models with --sentence-context: committed fixes the best hypothesis of each "
+        "sentence before the next begins; joint keeps one beam over the text",
+    )  # fmt: skip
     max_source_positions: int = option(100_000, "max number of tokens in the source sequence")
     max_target_positions: int = option(100_000, "max number of tokens in the target sequence")
     stack_bpe: Any = II("bpe")
@@ -96,13 +106,16 @@ class StackedTranslationTask(TranslationTask):
         if pairs.tgt is None:
             raise ValueError(f"{split} has no target side, which stacks need; binarize both sides")
         logger.info(f"stacking {split}, junction {self.cfg.stack_junction}")
+        documents = self.load_documents(split, pairs)
         dataset = StackedDataset(
             pairs,
             self.build_side(pairs.src, pairs.src_sizes, self.src_dict),
             self.build_side(pairs.tgt, pairs.tgt_sizes, self.tgt_dict),
-            lambda number: self.make_groups(pairs, number),
+            lambda number: self.make_groups(pairs, number, documents),
             changes=mixes,
             epoch=epoch,
+            separator_dropout=self.cfg.stack_separator_dropout,
+            seed=self.cfg.seed,
         )
         if not len(dataset):
             raise ValueError(
@@ -110,6 +123,18 @@ class StackedTranslationTask(TranslationTask):
                 "--stack-min-tokens, or --stack-keep-rest"
             )
         self.datasets[split] = dataset
+
+    def load_documents(self, split: str, pairs: LanguagePairDataset) -> Optional[list]:
+        """Return the document of each pair, if the data say so: by a file SPLIT.documents with a
+        name for each pair, or by empty lines between documents."""
+        path = Path(split_paths(self.cfg.data)[0]) / f"{split}.documents"
+        if path.is_file():
+            names = path.read_text(encoding="utf-8").splitlines()
+            if len(names) != len(pairs):
+                raise ValueError(f"{path} has {len(names)} lines, and {split} {len(pairs)} pairs")
+            return names
+        empty = (np.asarray(pairs.src_sizes) < 2) & (np.asarray(pairs.tgt_sizes) < 2)
+        return (2 * np.cumsum(empty) - empty).tolist() if empty.any() else None
 
     def build_side(self, sentences: Any, sizes: np.ndarray, dictionary: Dictionary) -> JoinedSide:
         junction = self.cfg.stack_junction
@@ -119,28 +144,44 @@ class StackedTranslationTask(TranslationTask):
         separator = dictionary.index(self.cfg.stack_separator) if has_separator else None
         return JoinedSide(sentences, sizes, dictionary.eos(), separator, editor)
 
-    def make_groups(self, pairs: LanguagePairDataset, epoch: int) -> Groups:
-        """Return the sentence pairs of each stack."""
+    def make_groups(
+        self, pairs: LanguagePairDataset, epoch: int, documents: Optional[list]
+    ) -> Groups:
+        """Return the sentence pairs of each stack; none has those of two documents."""
         cfg = self.cfg
         if cfg.stack_probability is not None:
             lengths = np.maximum(pairs.src_sizes, pairs.tgt_sizes) - 1
             lengths += cfg.stack_junction == "separator"
             key = (int(cfg.seed), epoch)
-            return sample_groups(lengths, cfg.stack_probability, cfg.stack_max_tokens, key)
+            return sample_groups(
+                lengths, cfg.stack_probability, cfg.stack_max_tokens, key, documents
+            )
         if cfg.stack_sentences is not None:
-            groups = group_by_count(len(pairs), cfg.stack_sentences, keep_rest=cfg.stack_keep_rest)
+            groups = group_by_count(
+                len(pairs), cfg.stack_sentences, documents, cfg.stack_keep_rest
+            )
         else:
             minimum = cfg.stack_min_tokens or PAPER_MIN_TOKENS
             lengths = (np.asarray(pairs.tgt_sizes) - 1).tolist()
-            groups = group_by_tokens(lengths, minimum, keep_rest=cfg.stack_keep_rest)
+            groups = group_by_tokens(lengths, minimum, documents, cfg.stack_keep_rest)
         return [[*group[1:], group[0]] for group in groups] if cfg.stack_swap else groups
 
     def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
-        """Build fairseq's generator; unless limits are given, outputs may have twice the source's
-        length + 200, since fairseq's 200 tokens would cut stacks."""
-        limit = getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)
-        if not getattr(args, "score_reference", False) and limit == (0, 200):
+        """Build fairseq's generator, or that of documents for a model of documents.
+
+        Unless limits are given, outputs may have twice the source's length + 200, since fairseq's
+        200 tokens would cut stacks.
+        """
+        if getattr(args, "score_reference", False):
+            if self.cfg.stack_junction == "separator":
+                return DocumentScorer(self.target_dictionary, self.cfg.stack_separator)
+            return super().build_generator(models, args, *more, **kwargs)
+        if (getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)) == (0, 200):
             args = copy.copy(args)
             with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
                 args.max_len_a = 2
+        if all(getattr(m.decoder, "sentence_context", None) is not None for m in models):
+            kwargs["seq_gen_cls"] = DocumentGenerator
+            search = {"document_search": self.cfg.document_search}
+            kwargs["extra_gen_cls_kwargs"] = {**(kwargs.get("extra_gen_cls_kwargs") or {}), **search}
         return super().build_generator(models, args, *more, **kwargs)
