@@ -34,3 +34,13 @@ def cape_checkpoint(data_bin, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("cape")
     train(data_bin, folder, updates=4)
     return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def document_checkpoint(data_bin, cape_checkpoint, tmp_path_factory) -> Path:
+    """A checkpoint of a very small model of documents, fine-tuned from CAPE."""
+    folder = tmp_path_factory.mktemp("documents")
+    stacks = ("--stack-junction", "separator", "--stack-probability", 0.5)
+    windows = ("--sentence-context", 1, "--finetune-from-model", cape_checkpoint)
+    train(data_bin, folder, "--task", "stacked_translation", *stacks, *windows)
+    return folder / "checkpoint_last.pt"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 from collections.abc import Sequence
@@ -14,20 +15,25 @@ from fairseq import hub_utils
 from tqdm import tqdm
 
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
+from cape_fairseq.tasks.document_generator import SEARCHES
+from cape_fairseq.tasks.stacked_translation import (
+    StackedTranslationConfig,
+    StackedTranslationTask,
+)
 from cape_fairseq.tools import UserError, build_parser
-
-logger = logging.getLogger(__name__)
 
 EXAMPLES = """
   cape-fairseq translate runs/mine/cape_transformer_tiny/checkpoint_best.pt < text.en > text.de
   cape-fairseq translate checkpoint_best.pt --data data-bin --bpe-codes bpe.codes < text.en
 """
 DESCRIPTION = (
-    "Translate raw text: a paragraph per line. Paragraphs are split into sentences, translated "
-    "sentence by sentence and joined again. Dictionaries and BPE codes are found beside the "
-    "checkpoint (dict.*.txt, bpecodes)."
+    "Translate raw text: a paragraph per line; empty lines separate documents. Paragraphs are split"
+    " into sentences, and their translations have as many. A model with --sentence-context sees the"
+    " sentences before; others translate sentence by sentence. Dictionaries and BPE codes are found"
+    " beside the checkpoint (dict.*.txt, bpecodes)."
 )
-ENDS = (".", "!", "?", "。", "！", "？")
+MAX_WORDS = 200  # longer sentences are cut
+MAX_TOKENS = 8192  # of a batch, unless one document is longer
 
 
 class Translator:
@@ -43,6 +49,7 @@ class Translator:
         data: str | Path | None = None,
         bpe_codes: str | Path | None = None,
         tokenizer: str = "moses",
+        search: str = "committed",
     ) -> None:
         path = Path(checkpoint)
         _, task = get_options(read_checkpoint(path))
@@ -61,53 +68,93 @@ class Translator:
             target_lang=self.target_lang,
             **segmentation,
         )
-        self.model = hub_utils.GeneratorHubInterface(
-            loaded["args"], loaded["task"], loaded["models"]
+        source, target = loaded["task"].source_dictionary, loaded["task"].target_dictionary
+        config = StackedTranslationConfig(
+            source_lang=self.source_lang, target_lang=self.target_lang, document_search=search
         )
+        task = StackedTranslationTask(config, source, target)
+        self.model = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
+        decoder = self.model.models[0].decoder
+        self.has_context = getattr(decoder, "sentence_context", None) is not None
         if not segmentation and any("@@" in w for w in self.model.task.source_dictionary.symbols):
             raise UserError(f"{path} was trained on subwords; give --bpe-codes or make {codes}")
         if torch.cuda.is_available():
             self.model.cuda()
         self.model.eval()
 
-    def translate_sentences(
-        self, sentences: Sequence[str], beam: int = 5, **options: Any
-    ) -> list[str]:
-        """Translate sentences, in batches of similar length."""
-        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
-        translations = [""] * len(sentences)
+    def translate_sentences(self, sentences: Sequence[str], **options: Any) -> list[str]:
+        """Translate sentences without context; empty ones stay empty."""
+        documents = self.translate_documents([[sentence] for sentence in sentences], **options)
+        return [translation for document in documents for translation in document]
+
+    def translate_documents(
+        self, documents: Sequence[Sequence[str]], beam: int = 5, **options: Any
+    ) -> list[list[str]]:
+        """Translate documents, lists of sentences, in batches of similar length; each gets as many
+        translations. Options are those of fairseq-generate, for instance ``lenpen``."""
+        translations = [[""] * len(document) for document in documents]
+        texts = [self.encode(document) for document in documents]
+        order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: len(texts[i][1]))
         chunks = [order[start : start + 64] for start in range(0, len(order), 64)]
         for chunk in tqdm(chunks, desc="translating", unit=" batches", delay=5):
-            found = self.model.translate([sentences[i] for i in chunk], beam=beam, **options)
-            for i, translation in zip(chunk, found, strict=True):
-                translations[i] = translation
+            tokens = [texts[i][1] for i in chunk]
+            dataset = self.model.cfg.dataset
+            dataset.max_tokens = max(MAX_TOKENS, len(tokens[-1]))
+            found = self.model.generate(tokens, beam=beam, **options)
+            for i, hypotheses in zip(chunk, found, strict=True):
+                parts = self.decode(hypotheses[0])  # joint search may end at its maximal length
+                for number, part in zip(texts[i][0], parts, strict=False):
+                    translations[i][number] = part
         return translations
 
-    def translate(self, paragraphs: Sequence[str], beam: int = 5, **options: Any) -> list[str]:
-        """Translate paragraphs sentence by sentence; empty ones stay empty."""
-        split = [split_sentences(paragraph, self.source_lang) for paragraph in paragraphs]
-        flat = [sentence for sentences in split for sentence in sentences]
-        done = iter(self.translate_sentences(flat, beam, **options))
-        translations = [" ".join(next(done) for _ in sentences) for sentences in split]
-        for number, pair in enumerate(zip(paragraphs, translations, strict=True), 1):
-            source, target = map(count_ends, pair)
-            if target < source:
-                logger.warning(
-                    "line %d: %d sentences in the translation, %d in the source",
-                    number, target, source,
-                )  # fmt: skip
-        return translations
+    def encode(self, sentences: Sequence[str]) -> tuple[list[int], torch.Tensor] | None:
+        """Return the numbers of the sentences that are not empty, and their tokens, joined by the
+        separator."""
+        numbers = [i for i, sentence in enumerate(sentences) if sentence.strip()]
+        parts = [self.model.encode(sentences[i]) for i in numbers]
+        for part in parts[:-1]:
+            part[-1] = self.model.src_dict.bos()
+        return (numbers, torch.cat(parts)) if parts else None
+
+    def decode(self, hypothesis: dict[str, Any]) -> list[str]:
+        """Return the sentences of a hypothesis."""
+        tokens = hypothesis["tokens"]
+        ends = (tokens == self.model.tgt_dict.bos()).nonzero().flatten() + 1
+        return [self.model.decode(part) for part in tokens.tensor_split(ends.cpu())]
+
+    def translate(
+        self, lines: Sequence[str], context: bool = True, split: bool = True, **options: Any
+    ) -> list[str]:
+        """Translate paragraphs; empty ones stay empty and separate documents.
+
+        Args:
+            context: use the sentences before, if the model has ``--sentence-context``.
+            split: split paragraphs into sentences; each line is a sentence otherwise.
+            options: of :meth:`translate_documents`.
+        """
+        documents: list[list[str]] = [[]]
+        counts = []
+        for line in lines:
+            sentences = split_sentences(line, self.source_lang) if split else [line.strip()]
+            sentences = [sentence for sentence in sentences if sentence]
+            counts.append(len(sentences))
+            if not (context and self.has_context):
+                documents += [[sentence] for sentence in sentences]
+            elif sentences:
+                documents[-1] += sentences
+            else:
+                documents.append([])
+        done = itertools.chain.from_iterable(self.translate_documents(documents, **options))
+        return [" ".join(next(done) for _ in range(count)) for count in counts]
 
 
 def split_sentences(paragraph: str, language: str) -> list[str]:
-    """Split a paragraph into its sentences."""
-    sentences = sentencex.segment(language, paragraph)
-    return [sentence.strip() for sentence in sentences if sentence.strip()]
-
-
-def count_ends(text: str) -> int:
-    """Count words that end a sentence."""
-    return sum(word.rstrip("\"'”“’»)").endswith(ENDS) for word in text.split())
+    """Split a paragraph into its sentences; one of more than MAX_WORDS words is cut."""
+    parts = []
+    for sentence in sentencex.segment(language, paragraph):
+        words = sentence.split()
+        parts += [words[i : i + MAX_WORDS] for i in range(0, len(words), MAX_WORDS)]
+    return [" ".join(words) for words in parts]
 
 
 def main(argv: list[str]) -> None:
@@ -121,9 +168,20 @@ def main(argv: list[str]) -> None:
     )
     parser.add_argument("--beam", type=int, default=5, help="beam size (default: 5)")
     parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
+    parser.add_argument(
+        "--no-split", action="store_true", help="each line is a sentence, and stays one"
+    )
+    parser.add_argument("--no-context", action="store_true", help="translate sentence by sentence")
+    parser.add_argument(
+        "--search", choices=SEARCHES, default="committed",
+        help="committed: fix the best hypothesis of each sentence before the next; joint: keep one "
+        "beam over the document (default: committed)",
+    )  # fmt: skip
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
-    translator = Translator(args.checkpoint, args.data, args.bpe_codes, args.tokenizer)
-    paragraphs = [line.rstrip("\r\n") for line in sys.stdin]
-    for line in translator.translate(paragraphs, args.beam, lenpen=args.lenpen):
-        print(line)
+    translator = Translator(args.checkpoint, args.data, args.bpe_codes, args.tokenizer, args.search)
+    lines = translator.translate(
+        [line.rstrip("\r\n") for line in sys.stdin], not args.no_context, not args.no_split,
+        beam=args.beam, lenpen=args.lenpen,
+    )  # fmt: skip
+    print("\n".join(lines))

@@ -113,7 +113,8 @@ class Attention(MultiheadAttention):
         k = k if rotation is None else rotate(k, rotation)
         if context is not None:
             first = 0 if cached is None else context[0].size(2) - cached
-            k, v = (torch.cat([old[:, :, first:], new], 2) for old, new in zip(context, (k, v)))
+            k = torch.cat([context[0][:, :, first:], k], dim=2)
+            v = torch.cat([context[1][:, :, first:], v], dim=2)
         if incremental_state is not None:
             self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
         return k, v

@@ -111,7 +111,11 @@ class StackedTranslationTask(TranslationTask):
             pairs,
             self.build_side(pairs.src, pairs.src_sizes, self.src_dict),
             self.build_side(pairs.tgt, pairs.tgt_sizes, self.tgt_dict),
-            lambda number: self.make_groups(pairs, number, documents),
+            lambda number: [
+                group
+                for group in self.make_groups(pairs, number, documents)
+                if documents is None or pairs.src_sizes[group[0]] > 1  # not an empty line
+            ],
             changes=mixes,
             epoch=epoch,
             separator_dropout=self.cfg.stack_separator_dropout,
@@ -157,9 +161,7 @@ class StackedTranslationTask(TranslationTask):
                 lengths, cfg.stack_probability, cfg.stack_max_tokens, key, documents
             )
         if cfg.stack_sentences is not None:
-            groups = group_by_count(
-                len(pairs), cfg.stack_sentences, documents, cfg.stack_keep_rest
-            )
+            groups = group_by_count(len(pairs), cfg.stack_sentences, documents, cfg.stack_keep_rest)
         else:
             minimum = cfg.stack_min_tokens or PAPER_MIN_TOKENS
             lengths = (np.asarray(pairs.tgt_sizes) - 1).tolist()
@@ -183,5 +185,8 @@ class StackedTranslationTask(TranslationTask):
         if all(getattr(m.decoder, "sentence_context", None) is not None for m in models):
             kwargs["seq_gen_cls"] = DocumentGenerator
             search = {"document_search": self.cfg.document_search}
-            kwargs["extra_gen_cls_kwargs"] = {**(kwargs.get("extra_gen_cls_kwargs") or {}), **search}
+            kwargs["extra_gen_cls_kwargs"] = {
+                **(kwargs.get("extra_gen_cls_kwargs") or {}),
+                **search,
+            }
         return super().build_generator(models, args, *more, **kwargs)

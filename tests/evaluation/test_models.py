@@ -14,7 +14,7 @@ from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities, make_shiftable
 from cape_fairseq.inference.checkpoints import load_model
-from cape_fairseq.inference.translate import count_ends, split_sentences
+from cape_fairseq.inference.translate import MAX_WORDS, split_sentences
 from tests.support import build, fairseq, make_batch, run, train
 
 
@@ -116,29 +116,79 @@ class TestAverage:
 
 
 class TestTranslate:
-    def test_sentences_are_split_and_counted(self):
+    def test_paragraphs_are_split_into_sentences(self):
         sentences = split_sentences("He came. She left! Why?", "en")
         assert sentences == ["He came.", "She left!", "Why?"]
-        assert count_ends("He came. „So.“ Why? No end") == 3
+        parts = split_sentences("word " * (MAX_WORDS + 1), "en")
+        assert [len(part.split()) for part in parts] == [MAX_WORDS, 1]
 
-    def test_as_many_lines_out_as_in_and_missing_sentences_are_reported(
-        self, cape_checkpoint, data_bin
-    ):
+    def test_as_many_lines_out_as_in(self, cape_checkpoint, data_bin):
         text = "the man has bought the old book. a girl sells 2 eggs.\n\nthe queen laughs .\n"
         command = [sys.executable, "-m", "cape_fairseq.cli", "translate", cape_checkpoint]
         result = run(*command, "--data", data_bin, input=text)
         assert len(result.stdout.splitlines()) == 3
         assert result.stdout.splitlines()[1] == ""
-        assert "line 1: 0 sentences in the translation, 2 in the source" in result.stderr
+
+    def test_documents_keep_their_sentences(self, document_checkpoint, data_bin):
+        sentences = [
+            "the old man buys a book .",
+            "a girl sells two eggs .",
+            "",
+            "the queen laughs .",
+        ]
+        translator = load(document_checkpoint, data=data_bin)
+        sample = [translator.model.encode(s) for s in sentences[:2]]
+        sample[0][-1] = 0  # the separator
+        (found,) = translator.model.generate([torch.cat(sample)], max_len_b=10)
+        parts = translator.decode(found[0])
+        lines = translator.translate(sentences, split=False, max_len_b=10)
+        assert lines[:2] == parts
+        assert lines[2] == ""
+        assert translator.translate([" ".join(["He came .", "She left ."])])[0].strip()
+        alone = translator.translate(sentences, split=False, context=False, max_len_b=10)
+        assert alone[3] == lines[3]
+        assert alone == [translator.translate_sentences([s], max_len_b=10)[0] for s in sentences]
+
+    def test_interactive_and_generate_give_the_documents_of_translate(
+        self, document_checkpoint, data_bin
+    ):
+        lines = ["the old man buys a book .", "a girl sells two eggs ."]
+        expected = load(document_checkpoint, data=data_bin, tokenizer="space").translate(
+            lines, split=False, max_len_b=10
+        )
+        options = [
+            "--path",
+            document_checkpoint,
+            "--cpu",
+            "--max-len-b",
+            10,
+            "--task",
+            "stacked_translation",
+        ]
+        languages = ["--source-lang", "en", "--target-lang", "de"]
+        text = " <s> ".join(lines)
+        output = fairseq("interactive", data_bin, *options, *languages, input=text)
+        found = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
+        assert found == [" ".join(expected)]
 
     def test_python_gives_the_translations_of_fairseq_interactive(self, cape_checkpoint, data_bin):
         lines = ["the old man buys a book .", "a girl laughs because the queen sees two eggs ."]
         translator = load(cape_checkpoint, data=data_bin)
-        options = ["--path", cape_checkpoint, "--tokenizer", "moses", "--beam", 5, "--cpu"]
+        options = [
+            "--path",
+            cape_checkpoint,
+            "--tokenizer",
+            "moses",
+            "--beam",
+            5,
+            "--cpu",
+            "--max-len-b",
+            10,
+        ]
         languages = ["--source-lang", "en", "--target-lang", "de"]
         output = fairseq("interactive", data_bin, *options, *languages, input="\n".join(lines))
         expected = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
-        assert translator.translate_sentences(lines) == expected
+        assert translator.translate_sentences(lines, max_len_b=10) == expected
 
     def test_a_missing_checkpoint_is_one_sentence(self, capsys):
         assert main(["translate", "nothing.pt"]) == 1

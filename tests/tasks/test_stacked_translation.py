@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from argparse import Namespace
 
 import numpy as np
@@ -11,6 +13,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.stacking import edit_sentence
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
+from tests.support import fairseq
 
 BOS, EOS = 0, 2
 
@@ -161,3 +164,55 @@ def test_longer_outputs_are_allowed(data_bin):
     generator = task.build_generator([build("sinpos")], args)
     assert (generator.max_len_a, generator.max_len_b) == (2, 200)
     assert args.max_len_a == 0
+
+
+class TestDocuments:
+    def test_stacks_end_with_their_document(self, data_bin, tmp_path):
+        folder = tmp_path / "bin"
+        shutil.copytree(data_bin, folder)
+        (folder / "test.documents").write_text("\n".join("aaabbbbbccccc"), encoding="utf-8")
+        options = {"stack_sentences": 3, "stack_keep_rest": True, "stack_junction": "separator"}
+        dataset = load(make_task(folder, **options))
+        ends = [(group[0], group[-1]) for group in dataset.src.groups]
+        assert ends == [(0, 2), (3, 5), (6, 7), (8, 10), (11, 12)]
+        (folder / "test.documents").write_text("a\nb\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"test.documents has 2 lines"):
+            load(make_task(folder, **options))
+
+    def test_empty_lines_divide_documents(self, data_bin, tmp_path):
+        text = {"en": "the man\na girl\n\nthe egg\n", "de": "der Mann\nein Mädchen\n\ndas Ei\n"}
+        for language, lines in text.items():
+            (tmp_path / f"test.{language}").write_text(lines, encoding="utf-8")
+        fairseq("preprocess", "--source-lang", "en", "--target-lang", "de",
+                "--srcdict", data_bin / "dict.en.txt", "--joined-dictionary",
+                "--testpref", tmp_path / "test", "--destdir", tmp_path / "bin")  # fmt: skip
+        options = {"stack_min_tokens": 100, "stack_keep_rest": True}
+        dataset = load(make_task(tmp_path / "bin", **options))
+        assert [list(group) for group in dataset.src.groups] == [[0, 1], [3]]
+
+    def test_a_share_of_the_stacks_has_no_separators_on_either_side(self, data_bin):
+        options = {"stack_probability": 1.0, "stack_max_tokens": 60}
+        task = make_task(
+            data_bin, stack_junction="separator", stack_separator_dropout=0.5, **options
+        )
+        dataset = load(task, "train")
+        marked = []
+        for number, group in enumerate(dataset.src.groups):
+            counts = {(dataset[number][key] == BOS).sum().item() for key in ("source", "target")}
+            assert counts in ({0}, {len(group) - 1})
+            if len(group) > 1:
+                marked.append(counts != {0})
+        assert 0.3 < np.mean(marked) < 0.7
+
+    def test_scores_of_a_reference_leave_separators_out(self, document_checkpoint, data_bin):
+        options = ("--path", document_checkpoint, "--cpu", "--score-reference", "--task",
+                   "stacked_translation", "--stack-sentences", 3)  # fmt: skip
+        found = {}
+        for junction in ("none", "separator"):
+            output = fairseq("generate", data_bin, *options, "--stack-junction", junction)
+            found[junction] = {
+                number: len(scores.split())
+                for number, scores in re.findall(r"^P-(\d+)\t(.*)$", output, re.MULTILINE)
+            }
+        assert found["none"] == found["separator"]
+        assert len(found["none"]) == 4
