@@ -1,0 +1,151 @@
+"""Scores of document-level translation, beside those of ``cape-fairseq compare``.
+
+score_documents.py bleu REFERENCE NAME=FILE[,FILE...] ...
+    Files have a sentence per line and an empty line between documents, as those of
+    ``cape-fairseq translate --no-split``; several are the seeds of a system. Prints BLEU and chrF
+    of whole documents, BLEU of sentences, the share of sentences kept, and for German the terms:
+    capitalized words of five letters or more that the reference repeats in several sentences of
+    a document. Recall is the share of their sentences that have the term, consistency that of the
+    documents' terms that all of their sentences have.
+score_documents.py context DATA_BIN SUBSET NAME=CHECKPOINT[,CHECKPOINT...] ...
+    Log-probability of the reference, nats per token, with the right earlier sentences minus that
+    with sentences of another document (CXMI with a control). DATA_BIN has SUBSET.documents.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.tools import format_table, parse_files
+
+TERM = re.compile(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][\wäöüß-]{4,}")  # not at the start of a sentence
+
+
+def read_documents(path: Path) -> list[list[str]]:
+    """Return the documents of a file, lists of sentences."""
+    text = path.read_text(encoding="utf-8").rstrip("\n")
+    return [document.split("\n") for document in text.split("\n\n")]
+
+
+def measure_terms(hypotheses: list[list[str]], references: list[list[str]]) -> dict[str, float]:
+    """Return recall and consistency of the terms that a document repeats."""
+    found, consistent = [], []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        places: dict[str, list[int]] = {}
+        for number, sentence in enumerate(reference):
+            for term in set(TERM.findall(sentence)):
+                places.setdefault(term, []).append(number)
+        for term, numbers in places.items():
+            if len(numbers) > 1:
+                hits = [term in hypothesis[number] for number in numbers]
+                found += hits
+                consistent.append(all(hits))
+    return {"term_recall": np.mean(found or 0), "term_consistency": np.mean(consistent or 0)}
+
+
+def score(path: Path, references: list[list[str]]) -> dict[str, float]:
+    """Score a file; one line a document gives no scores of sentences."""
+    hypotheses = read_documents(path)
+    assert len(hypotheses) == len(references), f"{path}: {len(hypotheses)} documents"
+    texts, expected = ([" ".join(d) for d in side] for side in (hypotheses, references))
+    scores = {
+        "bleu": BLEU(force=True).corpus_score(texts, [expected]).score,
+        "chrf": CHRF().corpus_score(texts, [expected]).score,
+    }
+    if [len(d) for d in hypotheses] == [len(d) for d in references]:
+        lines, right = ([s for d in side for s in d] for side in (hypotheses, references))
+        scores["sentence_bleu"] = BLEU().corpus_score(lines, [right]).score
+        scores["kept"] = np.mean([bool(line.strip()) for line in lines])
+        scores |= measure_terms(hypotheses, references)
+    return {name: float(value) for name, value in scores.items()}
+
+
+def summarize(seeds: list[dict[str, float]]) -> dict[str, Any]:
+    """Return mean and standard deviation over seeds of each score."""
+    summary: dict[str, Any] = {"seeds": len(seeds)}
+    for name in seeds[0]:
+        values = [seed[name] for seed in seeds]
+        summary[name] = {"mean": statistics.fmean(values), "values": values}
+        if len(values) > 1:
+            summary[name]["deviation"] = statistics.stdev(values)
+    return summary
+
+
+def score_last(model: Any, pairs: list[tuple[list[torch.Tensor], list[torch.Tensor]]]) -> Any:
+    """Return the log-probabilities of the last sentence of texts, an array for each."""
+    dictionary = model.decoder.dictionary
+    separator, eos = torch.tensor([dictionary.bos()]), torch.tensor([dictionary.eos()])
+    scores = []
+    for source, target in pairs:
+        texts = [torch.cat([x for s in side[:-1] for x in (s[:-1], separator)] + [side[-1]])
+                 for side in (source, target)]  # fmt: skip
+        previous = torch.cat([eos, texts[1][:-1]]).unsqueeze(0)
+        with torch.no_grad():
+            output = model(texts[0].unsqueeze(0), None, previous)
+        values = model.get_normalized_probs(output, log_probs=True)[0]
+        found = values.gather(1, texts[1].unsqueeze(1)).squeeze(1)
+        scores.append(found[-len(target[-1]) :].numpy())
+    return scores
+
+
+def measure_context(path: Path, data: Path, subset: str) -> dict[str, float]:
+    """Measure what the right earlier sentences are worth."""
+    model, task = load_model(path, data)
+    task.load_dataset(subset)
+    pairs = [(task.dataset(subset)[i]["source"], task.dataset(subset)[i]["target"])
+             for i in range(len(task.dataset(subset)))]  # fmt: skip
+    names = (data / f"{subset}.documents").read_text(encoding="utf-8").splitlines()
+    context = model.decoder.sentence_context or 0
+    # Reach of the windows through the layers on both sides.
+    reach = max(1, context * (len(model.encoder.layers) + len(model.decoder.layers)))
+    chosen, right, wrong = [], [], []
+    for number in range(reach, len(pairs), 3):
+        other = (number + len(pairs) // 2) % (len(pairs) - reach)
+        own = [i for i in range(number - reach, number) if names[i] == names[number]]
+        if not own or names[other] == names[number]:
+            continue
+        chosen.append(number)
+        for texts, before in ((right, own), (wrong, range(other, other + len(own)))):
+            texts.append([[pairs[i][side] for i in (*before, number)] for side in (0, 1)])
+    gains = [a - b for a, b in
+             zip(score_last(model, right), score_last(model, wrong), strict=True)]  # fmt: skip
+    tokens = sum(map(len, gains))
+    mean = sum(gain.sum() for gain in gains) / tokens
+    squares = sum((gain.sum() - mean * len(gain)) ** 2 for gain in gains)
+    return {"gain": float(mean), "error": float(squares**0.5 / tokens), "sentences": len(chosen)}
+
+
+def main() -> None:
+    mode, *arguments = sys.argv[1:]
+    if mode == "bleu":
+        references = read_documents(Path(arguments[0]))
+        results = {
+            name: summarize([score(path, references) for path in paths])
+            for name, paths in parse_files(arguments[1:]).items()
+        }
+    else:
+        results = {
+            name: summarize([measure_context(p, Path(arguments[0]), arguments[1]) for p in paths])
+            for name, paths in parse_files(arguments[2:]).items()
+        }
+    names = list(dict.fromkeys(n for found in results.values() for n in found if n != "seeds"))
+    rows = [
+        [name, found["seeds"], *(f"{found[n]['mean']:.4g}" if n in found else "-" for n in names)]
+        for name, found in results.items()
+    ]
+    print(format_table(["system", "seeds", *names], rows))
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
