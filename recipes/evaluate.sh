@@ -26,7 +26,7 @@ for system in "$@"; do
     [ -e "$one.original.txt" ] || write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 --remove-bpe
     [ -e "$one.loss.txt" ] || write "$one.loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference
     sentences+=("$name=$one.sentences.txt") stacked+=("$name=$one.stacks.txt") loss+=("$name=$one.loss.txt")
-    swaps+=("$name=$one.original.txt,$one.swapped.txt")
+    swaps+=("$name=$one.original.txt" "$name.swapped=$one.swapped.txt")
 done
 
 text() { [ -n "$DRY_RUN" ] || printf '%s\n' "$@"; }
@@ -38,7 +38,7 @@ report() {
     text "" "## Loss by target position" ""
     run cape-fairseq position-loss "${loss[@]}" --plot "$OUT/loss_by_position.png"
     text "" "![Loss by position](loss_by_position.png)" "" "## BLEU of stacks of ten sentences, and with the first moved to the end" ""
-    run cape-fairseq shift-invariance --swapped "${swaps[@]}"
+    run cape-fairseq compare "${swaps[@]}"
     if [ ${#loss[@]} = 2 ]; then
         text "" "## Token wins" ""
         run cape-fairseq token-wins "${loss[@]}" --plot "$OUT/token_wins.png"

@@ -1,5 +1,4 @@
-"""Shift invariance: similarity of hidden states (SHAPE, Eq. 3, Figure 2), and BLEU after swapping
-sentences (SHAPE, Table 1)."""
+"""Shift invariance: similarity of hidden states under shifts (SHAPE, Eq. 3, Figure 2)."""
 
 from __future__ import annotations
 
@@ -8,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sacrebleu.metrics import BLEU
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from cape_fairseq.evaluation.generated import read_translations
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.positions.base import PositionEncoding
 from cape_fairseq.positions.sinusoidal import Sinusoidal
@@ -21,7 +18,7 @@ from cape_fairseq.tools import UserError, build_parser, format_table, parse_file
 
 EXAMPLES = """
   cape-fairseq shift-invariance sinpos=sinpos.pt shape=shape.pt --data data-bin
-  cape-fairseq shift-invariance --swapped shape=original.txt,swapped.txt
+  cape-fairseq shift-invariance cape=cape.pt --offsets 0,5,50
 """
 
 
@@ -103,26 +100,10 @@ def measure(
     return {"offsets": list(offsets), "systems": systems}
 
 
-def measure_swapped(files: dict[str, list[Path]]) -> dict[str, Any]:
-    """Measure BLEU of stacks in their order, and with the first sentence at the end."""
-    systems = {}
-    metric = BLEU(force=True)
-    for name, paths in files.items():
-        if len(paths) != 2:
-            raise UserError(f"{name} needs two outputs, NAME=ORIGINAL,SWAPPED")
-        pairs = [read_translations(path)[1:] for path in paths]
-        scores = [metric.corpus_score(texts, [references]).score for texts, references in pairs]
-        systems[name] = dict(zip(("original", "swapped"), scores, strict=True))
-    return {"signature": str(metric.get_signature()), "systems": systems}
-
-
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("shift-invariance", "Measure how shifts change a model.", EXAMPLES)
-    parser.add_argument(
-        "files", nargs="+", metavar="NAME=FILE",
-        help="checkpoint of each system, or with --swapped two outputs of fairseq-generate",
-    )  # fmt: skip
+    parser.add_argument("files", nargs="+", metavar="NAME=FILE", help="checkpoint of each system")
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split (default: valid)")
     parser.add_argument("--sentences", type=int, default=100, help="sentences (default: 100)")
@@ -131,26 +112,16 @@ def main(argv: list[str]) -> None:
         default="0,100,250,500",
         help="shifts of all positions (default: 0,100,250,500)",
     )
-    parser.add_argument(
-        "--swapped", action="store_true", help="compare BLEU of stacks and swapped stacks"
-    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="results as JSON")
     args = parser.parse_args(argv)
+    offsets = [float(offset) for offset in args.offsets.split(",")]
     files = parse_files(args.files)
-    if args.swapped:
-        result = measure_swapped(files)
-        head = ["system", "BLEU, original", "BLEU, swapped"]
-        rows = [
-            [n, *(f"{s:.2f}" for s in scores.values())] for n, scores in result["systems"].items()
-        ]
-    else:
-        offsets = [float(offset) for offset in args.offsets.split(",")]
-        result = measure(files, args.data, args.subset, args.sentences, offsets)
-        head = ["system", "side", *(f"{offsets[0]:g} and {offset:g}" for offset in offsets[1:])]
-        rows = [
-            [name, side, *(f"{value:.4f}" for value in matrix[0][1:])]
-            for name, sides in result["systems"].items()
-            for side, matrix in sides.items()
-        ]
+    result = measure(files, args.data, args.subset, args.sentences, offsets)
+    head = ["system", "side", *(f"{offsets[0]:g} and {offset:g}" for offset in offsets[1:])]
+    rows = [
+        [name, side, *(f"{value:.4f}" for value in matrix[0][1:])]
+        for name, sides in result["systems"].items()
+        for side, matrix in sides.items()
+    ]
     print(format_table(head, rows))
     write_json(args.json, result)
