@@ -1,0 +1,209 @@
+"""Time and memory of encodings, decoding and documents, beside stock fairseq and transformers.
+
+    benchmark.py step [--size base] [--lengths 30,100,300] [--peers]    a training step
+    benchmark.py memory [--words 32000]             peak memory of a training step, MiB
+    benchmark.py decode [--peers]                   beam 4, forced to the length of the source
+    benchmark.py documents [--lengths 100,4000]     per target token, beside sentences alone
+
+Systems take turns, round after round; each line of JSON has ratios of medians, and quartiles in
+milliseconds. Weights are random. ``--peers`` needs ``pip install .[peers]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.data import Dictionary
+from fairseq.models import build_model
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from fairseq.sequence_generator import SequenceGenerator
+from torch.nn import functional as F
+
+import cape_fairseq.models  # noqa: F401
+from cape_fairseq.criterions.chunked import ChunkedCriterion
+from cape_fairseq.optim.fused_adam import FairseqFusedAdam
+from cape_fairseq.tasks.document_generator import DocumentGenerator
+
+STEPS = "stock,sinpos,sinpos+chunked+adam,sinpos+chunked+adam+bf16,cape,rope_cross,relpos,floater"
+SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6)}
+SENTENCE, TOKENS = 25, 4096
+
+
+class Task(Namespace):
+    def __init__(self, words: int) -> None:
+        dictionary = Dictionary()
+        for number in range(words - len(dictionary)):
+            dictionary.add_symbol(f"w{number}")
+        super().__init__(source_dictionary=dictionary, target_dictionary=dictionary, cfg=None)
+        self.max_positions = lambda: (100_000, 100_000)
+
+
+def build(arch: str, args: Namespace, **options: Any) -> Any:
+    dim, hidden, heads, layers = SIZES[args.size]
+    sizes = {"embed_dim": dim, "ffn_embed_dim": hidden, "attention_heads": heads, "layers": layers}
+    sides = {f"{side}_{k}": value for side in ("encoder", "decoder") for k, value in sizes.items()}
+    options = {"share_all_embeddings": True, "dropout": 0.1, **sides, **options}
+    return build_model(Namespace(arch=arch, **options), Task(args.words))
+
+
+def build_marian(args: Namespace) -> Any:
+    from transformers import MarianConfig, MarianMTModel
+
+    dim, hidden, heads, layers = SIZES[args.size]
+    sizes = {"ffn_dim": hidden, "attention_heads": heads, "layers": layers}
+    sides = {f"{side}_{k}": value for side in ("encoder", "decoder") for k, value in sizes.items()}
+    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+    return MarianMTModel(MarianConfig(vocab_size=args.words, d_model=dim, dropout=0.1,
+                                      forced_eos_token_id=None, **ids, **sides))  # fmt: skip
+
+
+def make_batch(length: int, rows: int, words: int) -> dict[str, Any]:
+    source, target = torch.randint(4, words, (2, rows, length))
+    previous = torch.cat([torch.full((rows, 1), 2), target[:, :-1]], 1)
+    lengths = torch.full((rows,), length)
+    net_input = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": previous}
+    return {"net_input": net_input, "target": target, "ntokens": target.numel()}
+
+
+def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[], None]:
+    """Return a step of ``stock``, ``transformers`` or ENCODING[+chunked][+adam][+bf16]."""
+    encoding, *switches = name.split("+")
+    inputs = batch["net_input"]
+    if encoding == "transformers":
+        model = build_marian(args).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        source, previous = inputs["src_tokens"], inputs["prev_output_tokens"]
+
+        def compute_loss() -> torch.Tensor:
+            found = model(source, torch.ones_like(source), previous).logits.flatten(0, 1)
+            return F.cross_entropy(found, batch["target"].flatten(), label_smoothing=0.1)
+    else:
+        arch = "transformer" if encoding == "stock" else f"{encoding}_transformer"
+        options = {"autocast": "bf16"} if "bf16" in switches else {}
+        model = build(arch, args, **options).train()
+        plain, chunked = LabelSmoothedCrossEntropyCriterion, ChunkedCriterion
+        criterion = (chunked if "chunked" in switches else plain)(Task(args.words), False, 0.1)
+        cfg = FairseqAdamConfig(adam_betas="(0.9, 0.98)", use_old_adam=True, lr=[1e-4])
+        adam = FairseqFusedAdam if "adam" in switches else FairseqAdam
+        optimizer = adam(cfg, list(model.parameters()))
+
+        def compute_loss() -> torch.Tensor:
+            return criterion(model, batch)[0]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        compute_loss().backward()
+        optimizer.step()
+
+    return step
+
+
+def measure(
+    runs: dict[str, Callable[[], Any]], args: Namespace, base: str, unit: float = 1.0, **more: Any
+) -> None:
+    """Print quartiles of the milliseconds of each run, in turn, and ratios of medians to base."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(args.rounds + 1):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            if number:  # the first round warms up
+                times[name].append(1e3 * (time.perf_counter() - start) / unit)
+    found = {name: statistics.quantiles(values, n=4) for name, values in times.items()}
+    ratios = {name: round(values[1] / found[base][1], 3) for name, values in found.items()}
+    rounded = {name: [round(value, 3) for value in values] for name, values in found.items()}
+    print(json.dumps({**more, "ratios": ratios, "milliseconds": rounded}), flush=True)
+
+
+def run_step(args: Namespace) -> None:
+    names = [*args.systems.split(","), *(["transformers"] if args.peers else [])]
+    for length in args.lengths or [30, 100, 300]:
+        batch = make_batch(length, TOKENS // length, args.words)
+        runs = {name: make_step(name, args, batch) for name in names}
+        measure(runs, args, names[0], part="step", length=length, size=args.size)
+
+
+def run_memory(args: Namespace) -> None:
+    """Measure systems in processes of their own."""
+    names = args.systems.split(",")
+    if len(names) == 1:
+        make_step(names[0], args, make_batch(30, TOKENS // 30, args.words))()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        return
+    for name in names[:4]:
+        command = [
+            sys.executable,
+            __file__,
+            "memory",
+            "--words",
+            str(args.words),
+            "--systems",
+            name,
+        ]
+        output = subprocess.check_output(command, text=True)
+        print(json.dumps({"part": "memory", "system": name, "MiB": output.split()[-1]}))
+
+
+def make_generator(model: Any, args: Namespace, length: int, cls: Any = SequenceGenerator) -> Any:
+    dictionary = Task(args.words).target_dictionary
+    return cls([model.eval()], dictionary, beam_size=4, min_len=length, max_len_b=length)
+
+
+def run_decode(args: Namespace) -> None:
+    batch = make_batch(SENTENCE, 32, args.words)
+    runs: dict[str, Callable[[], Any]] = {}
+    for arch in ("transformer", "sinpos_transformer", "rope_cross_transformer"):
+        generator = make_generator(build(arch, args), args, SENTENCE)
+        runs[arch] = lambda g=generator: g.generate(None, batch)
+    if args.peers:
+        marian, source = build_marian(args).eval(), batch["net_input"]["src_tokens"]
+        options = {"num_beams": 4, "min_new_tokens": SENTENCE, "max_new_tokens": SENTENCE}
+        runs["transformers"] = lambda: marian.generate(source, **options)
+    measure(runs, args, "transformer", part="decode", size=args.size)
+
+
+def run_documents(args: Namespace) -> None:
+    """Compare documents of sentences with 25 tokens to their sentences alone, 4 rows a batch."""
+    arch, rows = "rope_cross_transformer", 4
+    plain = build(arch, args)
+    sentences = make_generator(plain, args, SENTENCE)
+    documents = make_generator(build(arch, args, sentence_context=1), args, SENTENCE,
+                               DocumentGenerator)  # fmt: skip
+    for total in args.lengths or [100, 400, 1000, 4000, 16000]:
+        text = make_batch(total, rows, args.words)
+        text["net_input"]["src_tokens"][:, SENTENCE - 1 : -1 : SENTENCE] = 0
+        alone = [make_batch(SENTENCE, rows, args.words) for _ in range(total // SENTENCE)]
+        runs = {
+            "sentences": lambda alone=alone: [sentences.generate(None, batch) for batch in alone],
+            "document": lambda text=text: documents.generate(None, text),
+        }
+        if total <= 1000:
+            whole = make_generator(plain, args, total)
+            runs["no windows"] = lambda g=whole, text=text: g.generate(None, text)
+        measure(runs, args, "sentences", rows * total, part="documents", length=total)
+        print(json.dumps({"peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("part", choices=("step", "memory", "decode", "documents"))
+    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--words", type=int, default=4000, help="words of the dictionary")
+    parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")])
+    parser.add_argument("--systems", default=STEPS, help=f"default: {STEPS}")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peers", action="store_true", help="also Hugging Face transformers")
+    arguments = parser.parse_args()
+    torch.manual_seed(1)
+    globals()[f"run_{arguments.part}"](arguments)
