@@ -32,10 +32,9 @@ from torch.nn import functional as F
 
 import cape_fairseq.models  # noqa: F401
 from cape_fairseq.criterions.chunked import ChunkedCriterion
-from cape_fairseq.optim.fused_adam import FairseqFusedAdam
 from cape_fairseq.tasks.document_generator import DocumentGenerator
 
-STEPS = "stock,sinpos,sinpos+chunked+adam,sinpos+chunked+adam+bf16,cape,rope_cross,relpos,floater"
+STEPS = "stock,sinpos,sinpos+chunked,sinpos+chunked+bf16,cape,rope_cross,relpos,floater"
 SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6)}
 SENTENCE, TOKENS = 25, 4096
 
@@ -77,7 +76,7 @@ def make_batch(length: int, rows: int, words: int) -> dict[str, Any]:
 
 
 def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[], None]:
-    """Return a step of ``stock``, ``transformers`` or ENCODING[+chunked][+adam][+bf16]."""
+    """Return a step of ``stock``, ``transformers`` or ENCODING[+chunked][+bf16]."""
     encoding, *switches = name.split("+")
     inputs = batch["net_input"]
     if encoding == "transformers":
@@ -95,8 +94,7 @@ def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[],
         plain, chunked = LabelSmoothedCrossEntropyCriterion, ChunkedCriterion
         criterion = (chunked if "chunked" in switches else plain)(Task(args.words), False, 0.1)
         cfg = FairseqAdamConfig(adam_betas="(0.9, 0.98)", use_old_adam=True, lr=[1e-4])
-        adam = FairseqFusedAdam if "adam" in switches else FairseqAdam
-        optimizer = adam(cfg, list(model.parameters()))
+        optimizer = FairseqAdam(cfg, list(model.parameters()))
 
         def compute_loss() -> torch.Tensor:
             return criterion(model, batch)[0]

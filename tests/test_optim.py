@@ -1,14 +1,12 @@
-"""fused_adam against fairseq's adam, radam against the paper's algorithm."""
+"""radam against the paper's algorithm."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
 import torch
-from fairseq.optim.adam import Adam, FairseqAdam, FairseqAdamConfig
+from fairseq.optim.adam import FairseqAdamConfig
 
-from cape_fairseq.optim.fused_adam import FairseqFusedAdam
 from cape_fairseq.optim.radam import FairseqRAdam
 
 
@@ -23,44 +21,6 @@ def step(optimizer, parameters, gradients):
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient.clone()
     optimizer.step()
-
-
-def make_adam(cls, parameters):
-    cfg = FairseqAdamConfig(
-        adam_betas="(0.9, 0.98)", adam_eps=1e-3, weight_decay=0.1, use_old_adam=True, lr=[0.01]
-    )
-    return cls(cfg, parameters)._optimizer
-
-
-def test_fused_adam_equals_fairseqs_adam():
-    found = []
-    for cls in (FairseqAdam, FairseqFusedAdam):
-        parameters, gradients = make_problem()
-        optimizer = make_adam(cls, parameters)
-        for g in gradients:
-            step(optimizer, parameters, g)
-        found.append(parameters)
-    assert isinstance(make_adam(FairseqAdam, parameters), Adam)
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("first", [FairseqAdam, FairseqFusedAdam])
-@pytest.mark.parametrize("second", [FairseqAdam, FairseqFusedAdam])
-def test_either_adam_resumes_from_the_others_checkpoint(first, second):
-    found = []
-    for resumes in (False, True):
-        parameters, gradients = make_problem()
-        optimizer = make_adam(first, parameters)
-        for number, g in enumerate(gradients):
-            if number == 5 and resumes:
-                state = optimizer.state_dict()
-                optimizer = make_adam(second, parameters)
-                optimizer.load_state_dict(state)
-            step(optimizer, parameters, g)
-        found.append(parameters)
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
 
 
 def test_radam_follows_the_papers_algorithm():

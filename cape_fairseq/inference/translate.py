@@ -33,7 +33,7 @@ DESCRIPTION = (
     " beside the checkpoint (dict.*.txt, bpecodes)."
 )
 MAX_WORDS = 200  # longer sentences are cut
-MAX_TOKENS = 8192  # of a batch, unless one document is longer
+MAX_TOKENS = 50_000  # of a batch; decoding sees a sentence of each document at a time
 
 
 class Translator:

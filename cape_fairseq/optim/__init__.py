@@ -1,3 +1,3 @@
-"""Optimizers that fairseq lacks."""
+"""The optimizer that fairseq lacks."""
 
-from cape_fairseq.optim import fused_adam, radam  # noqa: F401  (they register themselves)
+from cape_fairseq.optim import radam  # noqa: F401  (it registers itself)
