@@ -21,6 +21,7 @@ setup(
         "fairseq-fixed>=0.12.3.1,<0.13",
         "torch>=2.6",
         "matplotlib>=3.7",
+        "num2words>=0.5.13",
         "sacrebleu>=2.3,<3",
         "sacremoses>=0.1",
         "sentencex>=1",

@@ -110,17 +110,14 @@ def main(argv: list[str]) -> None:
     add("--edges", default="80,100,120,140", help="edges of bins (default: 80,100,120,140)")
     args = parser.parse_args(argv)
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)
-    outputs: dict[str, Iterable[Pair]]
     if args.mode == "length":
-        outputs = {args.output: filter_length(pairs, args.min, args.max)}
+        write_pairs(args.output, filter_length(pairs, args.min, args.max), inputs)
     elif args.mode == "concatenate":
         rules = (args.sentences, args.min_tokens, args.junction, args.separator)
-        outputs = {args.output: concatenate(pairs, *rules)}
+        write_pairs(args.output, concatenate(pairs, *rules), inputs)
     elif args.mode == "swap":
-        outputs = {args.output: swap_first(pairs, args.separator)}
+        write_pairs(args.output, swap_first(pairs, args.separator), inputs)
     else:
-        edges = [float(edge) for edge in args.edges.split(",")]
-        bins = divide_by_length(pairs, edges)
-        outputs = {f"{args.output}.{name}": members for name, members in bins.items()}
-    for prefix, members in outputs.items():
-        write_pairs(prefix, members, inputs)
+        bins = divide_by_length(pairs, [float(edge) for edge in args.edges.split(",")])
+        for name, members in bins.items():
+            write_pairs(f"{args.output}.{name}", members, inputs)

@@ -3,6 +3,7 @@ positions (the sinusoidal tutorial)."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -101,6 +102,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="the figure")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the vectors as JSON")
     args = parser.parse_args(argv)
+    logging.getLogger("matplotlib").setLevel("WARNING")  # fairseq sets the root to DEBUG
     matrices = measure(args.systems, args.data, args.positions, args.side, args.layer, args.dim)
     rows = [
         [name, len(vectors), f"{np.linalg.norm(vectors, axis=1).mean():.3f}"]

@@ -47,8 +47,8 @@ def check_exportable(model: nn.Module, path: Path) -> None:
             f"{path}: {encoding.name} acts in the attention or at several layers; only positions "
             "that are added to the input can be exported"
         )
-    if model.cfg.residual_init != "default":
-        raise UserError(f"{path} has ADMIN's residual weights, which cannot be exported")
+    if model.cfg.residual_init != "default" or model.encoder.sentence_context is not None:
+        raise UserError(f"{path}: models with ADMIN or --sentence-context cannot be exported")
 
 
 @torch.no_grad()

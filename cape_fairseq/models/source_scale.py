@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from pathlib import Path
+import os
 from typing import Any
 
 import numpy as np
@@ -42,31 +42,22 @@ def count_source_scale(task: Any) -> float | None:
     without pairs beyond the length limits. Return None without training data."""
     cfg = getattr(task, "cfg", None) or getattr(task, "args", None)
     source, target = getattr(cfg, "source_lang", None), getattr(cfg, "target_lang", None)
-    folders = utils.split_paths(getattr(cfg, "data", None) or "")
     split = getattr(cfg, "train_subset", None) or "train"
     limits = task.max_positions() if hasattr(task, "max_positions") else None
     totals = np.zeros(2)
-    for folder in folders:
-        for prefix in find_shards(Path(folder), split, source, target):
-            sizes = np.stack([load_sizes(f"{prefix}.{language}") for language in (source, target)])
+    for folder in utils.split_paths(getattr(cfg, "data", None) or ""):
+        for number in itertools.count():  # train, train1, train2, ...
+            names = [f"{split}{number or ''}.{a}-{b}" for a, b in
+                     ((source, target), (target, source))]  # fmt: skip
+            paths = [os.path.join(folder, name) for name in names]
+            found = [p for p in paths if indexed_dataset.dataset_exists(f"{p}.{source}", None)]
+            if not found:
+                break
+            sizes = np.stack([load_sizes(f"{found[0]}.{lang}") for lang in (source, target)])
             if isinstance(limits, (tuple, list)):
                 sizes = sizes[:, (sizes <= np.array(limits)[:, None]).all(axis=0)]
             totals += sizes.sum(axis=1)
     return float(totals[1] / totals[0]) if totals[0] else None
-
-
-def find_shards(folder: Path, split: str, source: str | None, target: str | None) -> list[str]:
-    """Return the path prefixes of train, train1, train2, ... in a folder."""
-    found = []
-    for number in itertools.count():
-        name = f"{split}{number or ''}"
-        prefixes = [str(folder / f"{name}.{pair}") for pair in
-                    (f"{source}-{target}", f"{target}-{source}")]  # fmt: skip
-        existing = [p for p in prefixes if indexed_dataset.dataset_exists(f"{p}.{source}", None)]
-        if not existing:
-            return found
-        found.append(existing[0])
-    return found
 
 
 def load_sizes(path: str) -> np.ndarray:

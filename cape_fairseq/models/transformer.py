@@ -17,7 +17,7 @@ from torch import Tensor, distributed
 from cape_fairseq.models.config import (
     PositionalTransformerConfig,
     base_architecture,
-    choose_source_scale,
+    list_options,
     validate_options,
 )
 from cape_fairseq.models.decoder import PositionalDecoder
@@ -25,6 +25,7 @@ from cape_fairseq.models.encoder import PositionalEncoder
 from cape_fairseq.models.source_scale import resolve_source_scale
 from cape_fairseq.models.warm_start import adapt_state_dict, encode_options
 from cape_fairseq.modules.admin import initialize_omegas
+from cape_fairseq.options import format_flag
 from cape_fairseq.positions.base import Noise
 
 logger = logging.getLogger(__name__)
@@ -86,20 +87,10 @@ class PositionalTransformer(TransformerModelBase):
         return PositionalDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
 
     def describe_positions(self) -> str:
-        """Describe all that is active about positions."""
-        cfg, scale = self.cfg, float(self.encoder.source_scale)
-        parts = self.encoder.positions.describe()
-        if cfg.position_layers == "all":
-            parts.append("at every layer")
-        if cfg.position_augmentation != "none":
-            parts.append(f"randomized positions below {cfg.randpos_range}")
-        counted = choose_source_scale(cfg) == "auto"
-        if counted or scale != 1:
-            how = "counted" if counted else "given"
-            parts.append(f"source scale {scale:.4f} ({how})")
-        if cfg.source_bos == "on":
-            parts.append("source BOS on")
-        return ", ".join(parts)
+        """List the position options and the source scale."""
+        options = [(format_flag(i.name), getattr(self.cfg, i.name)) for i in list_options(self.cfg)]
+        given = [f"{flag} {value}" for flag, value in options if value not in (None, False)]
+        return f"{', '.join(given)}; source scale {float(self.encoder.source_scale):.4f}"
 
     def set_num_updates(self, num_updates: int) -> None:
         super().set_num_updates(num_updates)

@@ -137,8 +137,8 @@ def fit_positions(model: nn.Module, state: dict[str, Tensor]) -> list[str]:
     dropped = [key for key in state if POSITIONS.match(key) and key not in own]
     for key in dropped:
         del state[key]
-    done = [f"initialized {summarize_keys(added)}"] if added else []
-    done += [f"dropped {summarize_keys(dropped)}"] if dropped else []
+    done = [f"initialized {', '.join(added)}"] if added else []
+    done += [f"dropped {', '.join(dropped)}"] if dropped else []
     return done + ([f"set {len(omegas)} residual weights to 1"] if omegas else [])
 
 
@@ -150,13 +150,6 @@ def initialize_separator(model: nn.Module, state: dict[str, Tensor]) -> None:
             if key in state:
                 state[key] = state[key].clone()
                 state[key][separator] = state[key][eos]
-
-
-def summarize_keys(keys: list[str]) -> str:
-    """Name parameters by their module: ``encoder.positions (3), decoder.positions (5)``."""
-    names = [re.sub(r"layers\.\d+\.", "layers.*.", key) for key in keys]
-    groups = [re.match(r"(.*?(positions|attend))\.", name)[1] for name in names]
-    return ", ".join(f"{group} ({groups.count(group)})" for group in dict.fromkeys(groups))
 
 
 def list_changes(own: dict[str, Any], stored: dict[str, Any]) -> list[str]:

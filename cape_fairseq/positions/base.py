@@ -13,7 +13,6 @@ import torch
 from torch import Generator, Tensor, nn
 
 from cape_fairseq.modules.dot_product import DotProductAttention
-from cape_fairseq.options import list_fields
 
 Noise = tuple[Tensor, ...] | None  # of one side of a training batch; None in evaluation
 Summary = Tensor | None  # of the source, [B, 1]
@@ -127,17 +126,6 @@ class PositionEncoding(nn.Module):
 
     def share_parameters(self, encoder: PositionEncoding) -> None:
         """Share parameters of the encoder's encoding with this one, the decoder's."""
-
-    def describe(self) -> list[str]:
-        """Return name and settings for the training log."""
-        return [self.name, *(describe_option(self.cfg, i.name) for i in list_fields(self.config))]
-
-
-def describe_option(cfg: Any, name: str) -> str:
-    """Describe an option: ``cape_global_shift`` becomes ``global shift 5``."""
-    value = getattr(cfg, name)
-    label = name.partition("_")[2].replace("_", " ")
-    return f"{label} {value:g}" if isinstance(value, float) else f"{label} {value}"
 
 
 ENCODINGS: dict[str, type[PositionEncoding]] = {}

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from cape_fairseq.options import option
-from cape_fairseq.positions.base import Noise, Side, Summary, describe_option, register_encoding
+from cape_fairseq.positions.base import Noise, Side, Summary, register_encoding
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 
 
@@ -73,13 +73,6 @@ class CAPE(Sinusoidal):
             return positions
         shift, local_shift, scale = noise
         return (positions + shift + local_shift) * scale
-
-    def describe(self) -> list[str]:
-        cfg = self.cfg
-        names = ["cape_global_shift", "cape_local_shift"]
-        names += ["cape_global_scale"] if cfg.cape_global_scale > 1 else []
-        mean = ["mean normalized"] if cfg.cape_mean_normalize else []
-        return [self.name, *(describe_option(cfg, name) for name in names), *mean]
 
 
 def sample_uniform(limit: float, shape: tuple[int, ...], generator: Generator) -> Tensor:

@@ -164,11 +164,6 @@ class FLOATER(PositionEncoding):
         """fairseq calls this after every update."""
         self.num_updates = num_updates
 
-    def describe(self) -> list[str]:
-        form = f"{self.cfg.floater_form} form, {self.cfg.floater_dynamics}"
-        base = ["base encoding " + ", ".join(self.base.describe())] if self.is_bias else []
-        return [self.name, form, *base]
-
 
 def gather(vectors: Tensor, numbers: Tensor) -> Tensor:
     """Return the vectors [L, C] of token numbers [B or 1, T]: [T, B or 1, C]."""
