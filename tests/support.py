@@ -101,9 +101,10 @@ def make_batch(lengths: list[int], left: bool = False, seed: int = 0, begin: boo
     return tokens
 
 
-def run(*command, check: bool = True, **options) -> subprocess.CompletedProcess:
-    """Run a command with one thread and without a GPU."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+def run(*command, check: bool = True, gpu: bool = False, **options) -> subprocess.CompletedProcess:
+    """Run a command with one thread, and without a GPU by default."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment |= {} if gpu else {"CUDA_VISIBLE_DEVICES": ""}
     result = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, env=environment, **options
     )

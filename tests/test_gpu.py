@@ -1,0 +1,105 @@
+"""Every encoding and documents on a GPU: pytest -m gpu."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from cape_fairseq.tasks.document_generator import DocumentGenerator
+from tests.models.test_documents import NAMES, build_document_model, make_documents, make_inputs
+from tests.support import EOS, PAD, SYSTEMS, SmallTask, build, fairseq, make_batch, train_options
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+]
+PRECISIONS = {torch.float32: 1e-4, torch.float16: 3e-2, torch.bfloat16: 2e-1}
+
+
+def compute_scores(model, source, previous, device):
+    model = model.to(device)
+    with torch.no_grad():
+        return model(source.to(device), None, previous.to(device))[0].float().cpu()
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_scores_are_those_of_the_cpu(name, dtype):
+    source, previous = make_batch([9, 5, 7], left=True), make_batch([8, 8, 4], begin=True)
+    model, real = build(name), previous != PAD
+    expected = compute_scores(model, source, previous, "cpu")
+    found = compute_scores(model.to(dtype), source, previous, "cuda")
+    torch.testing.assert_close(found[real], expected[real], atol=PRECISIONS[dtype], rtol=0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_documents_are_those_of_the_cpu(name):
+    model = build_document_model(name, 1)
+    source, previous, _ = make_inputs(make_documents(), left=True)
+    real = previous != PAD
+    expected = compute_scores(model, source, previous, "cpu")[real]
+    found = compute_scores(model, source, previous, "cuda")[real]
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+
+
+def test_committed_search_finds_the_sentences_of_the_cpu():
+    model, dictionary = build_document_model("rope_cross", 1), SmallTask().target_dictionary
+    source, _, _ = make_inputs(make_documents())
+    found = []
+    for device in ("cpu", "cuda"):
+        model.to(device)
+        generator = DocumentGenerator([model], dictionary, beam_size=3, max_len_b=8)
+        sample = {"net_input": {"src_tokens": source.to(device), "src_lengths": None}}
+        found.append([h[0]["tokens"].tolist() for h in generator.generate([model], sample)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if "randpos" not in name])
+def test_a_training_step_does_not_wait_for_the_gpu(name):
+    model = build(name).cuda().train()
+    source = make_batch([9, 5, 7], left=True).cuda()
+    previous = make_batch([8, 8, 4], begin=True).cuda()
+    model(source, None, previous)[0].sum().backward()  # kernels load
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        model(source, None, previous)[0].sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("precision", [[], ["--fp16"], ["--amp"], ["--autocast", "bf16"]])
+@pytest.mark.parametrize("arch", ["cape", "rope_cross", "floater"])
+def test_training_in_every_precision(arch, precision, data_bin, tmp_path):
+    options = train_options(data_bin, tmp_path, f"{arch}_transformer_tiny", 4)
+    options.remove("--cpu")
+    output = fairseq("train", *options, *precision, gpu=True)
+    assert "nan" not in output.lower().split("done training")[0].split("begin training")[1]
+
+
+def test_flash_attention_is_used_without_a_mask():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    model = build("cape").cuda().half()
+    source = torch.full((2, 8), 5).cuda()
+    source[:, -1] = EOS
+    hidden = torch.randn(8, 2, 32).cuda().half()
+    layer = model.encoder.layers[0].self_attn
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # raises if it cannot be used
+        layer(hidden, causal=True)
+
+
+def test_encodings_cost_little_on_a_gpu():
+    source, previous = make_batch([64] * 64).cuda(), make_batch([64] * 64, begin=True).cuda()
+    seconds = {}
+    for name in ("sinpos", "cape", "rope_cross"):
+        model = build(name).cuda().train()
+        for number in range(30):
+            if number == 10:
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+            model(source, None, previous)[0].sum().backward()
+        torch.cuda.synchronize()
+        seconds[name] = time.perf_counter() - start
+    assert max(seconds.values()) < 2 * seconds["sinpos"], seconds
