@@ -61,38 +61,22 @@ class RelativeAttention(DotProductAttention):
         start: int | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         queries, keys = q.size(2), k.size(2)
+        limit = min(self.max_distance, keys - 1)  # longer distances do not occur
+        rows = slice(self.max_distance - limit, self.max_distance + limit + 1)
         first = keys - queries if start is None else start
-        # All differences key - query, from that of the last query to the first key on.
-        distance = torch.arange(1 - queries - first, keys - first, device=q.device)
-        rows = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        s = torch.arange(max(keys, first + queries), device=q.device)
+        distance = s[:keys] - s[first : first + queries, None]  # key - query
         q = q * q.size(-1) ** -0.5
-        by_distance = q @ self.relative_keys[rows].type_as(q).t()
-        scores = q @ k.transpose(2, 3) + skew(by_distance, keys)
+        by_distance = q @ self.relative_keys[rows].type_as(q).t()  # [B, H, T, 2 limit + 1]
+        index = (distance.clamp(-limit, limit) + limit).expand(*q.shape[:3], keys)
+        scores = q @ k.transpose(2, 3) + by_distance.gather(-1, index)
         weights = softmax(scores, mask, causal)
         dropped = F.dropout(weights, dropout).type_as(v)
         x = dropped @ v
         if self.relative_values is not None:
-            x = x + unskew(dropped) @ self.relative_values[rows].type_as(v)
+            summed = torch.zeros_like(by_distance).type_as(v).scatter_add(-1, index, dropped)
+            x = x + summed @ self.relative_values[rows].type_as(v)
         return x, weights if need_weights else None
-
-
-def skew(x: Tensor, keys: int) -> Tensor:
-    """Move columns of differences to columns of keys (Huang et al. 2018, "Music Transformer"):
-    [..., T, T + S - 1] -> [..., T, S]; row i has its entries T - 1 - i columns further left."""
-    rows, columns = x.shape[-2:]
-    if rows == 1:
-        return x
-    flat = x.flatten(-2)[..., rows - 1 : rows - 1 + rows * (columns - 1)]
-    return flat.unflatten(-1, (rows, columns - 1))[..., :keys]
-
-
-def unskew(x: Tensor) -> Tensor:
-    """Undo :func:`skew`, with zeros elsewhere: [..., T, S] -> [..., T, T + S - 1]."""
-    rows, keys = x.shape[-2:]
-    if rows == 1:
-        return x
-    flat = F.pad(F.pad(x, (0, rows - 2)).flatten(-2), (rows - 1, 1))
-    return flat.unflatten(-1, (rows, rows + keys - 1))
 
 
 def build_table(head_dim: int, max_distance: int) -> nn.Parameter:
