@@ -186,7 +186,7 @@ def run_documents(args: Namespace) -> None:
             "sentences": lambda alone=alone: [sentences.generate(None, batch) for batch in alone],
             "document": lambda text=text: documents.generate(None, text),
         }
-        if total <= 1000:
+        if total <= 400:
             whole = make_generator(plain, args, total)
             runs["no windows"] = lambda g=whole, text=text: g.generate(None, text)
         measure(runs, args, "sentences", rows * total, part="documents", length=total)

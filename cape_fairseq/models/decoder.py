@@ -182,8 +182,9 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         source = get_entry(encoder_out, SOURCE_POSITIONS)
         if sentences is not None:
             source_sentences, reach = get_entry(encoder_out, SOURCE_SENTENCES), self.cross_context
-            window = Window(sentences, source_sentences, reach, reach)
-            arguments = {"cross_mask": window.build_mask(source_mask)}
+            if not encoder_out.get(CONTEXT):  # whose source has the sentences of the window only
+                window = Window(sentences, source_sentences, reach, reach)
+                arguments = {"cross_mask": window.build_mask(source_mask)}
             if source is not None and reach > 0:  # the target begins where its source sentence does
                 positions = positions + source.gather(1, find_first(source_sentences, sentences))
         if self.positions.rotates_cross_attention:

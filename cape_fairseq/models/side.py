@@ -10,7 +10,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from cape_fairseq.models.config import find_encoding
-from cape_fairseq.modules.dot_product import build_mask
+from cape_fairseq.modules.dot_product import build_mask, has_padding
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise
@@ -92,6 +92,7 @@ class SideMixin:
             keys = torch.cat([context.positions, positions.expand(len(context.hidden), -1)], 1)
             visible = torch.zeros_like(keys[:, context.hidden.size(1) :], dtype=torch.bool)
             hidden = torch.cat([context.hidden, visible if hidden is None else hidden], 1)
+            hidden = None if last_only and not has_padding(hidden) else hidden
         if sentences is None or context is not None:
             bias = self.positions.score_bias(queries, keys)
             mask = build_mask(hidden, queries.size(1), causal, bias)

@@ -59,6 +59,7 @@ class DocumentEnsemble(EnsembleModel):
         super().__init__(models)
         self.separator, self.eos = dictionary.bos(), dictionary.eos()
         self.prepared: list[EncoderOut] | None = None  # encoder outputs of the next search
+        self.beam = 1
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
         return self.prepared or super().forward_encoder(net_input)
@@ -80,6 +81,14 @@ class DocumentEnsemble(EnsembleModel):
         scores[:, self.separator] += PENALTY * (is_last | is_empty)
         return scores, attention
 
+    def reorder_encoder_out(self, encoder_outs: list[EncoderOut], new_order: Tensor) -> Any:
+        """Reorder rows; hypotheses of one sentence have the same source and context."""
+        rows = torch.arange(len(new_order), device=new_order.device)
+        count = encoder_outs[0]["encoder_padding_mask"][0].size(0)
+        if len(rows) == count and torch.equal(new_order // self.beam, rows // self.beam):
+            return encoder_outs
+        return super().reorder_encoder_out(encoder_outs, new_order)
+
 
 class DocumentGenerator(SequenceGenerator):
     """Beam search with ``--document-search``; the other arguments are fairseq's."""
@@ -93,6 +102,7 @@ class DocumentGenerator(SequenceGenerator):
     ) -> None:
         super().__init__(DocumentEnsemble(models, dictionary), dictionary, **kwargs)
         self.document_search = document_search
+        self.model.beam = self.beam_size
         self.separator = dictionary.bos()
 
     @torch.no_grad()
