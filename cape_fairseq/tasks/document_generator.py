@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
-from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
 from cape_fairseq.models.encoder import (
@@ -33,23 +32,6 @@ PENALTY = -1e4  # finite, since fairseq needs EOS at the maximal length
 
 EncoderOut = dict[str, list[Tensor]]
 Hypothesis = dict[str, Any]
-
-
-class DocumentScorer(SequenceScorer):
-    """Scores of the tokens of a reference, without those of separators."""
-
-    def __init__(self, dictionary: Dictionary, separator: str) -> None:
-        super().__init__(dictionary)
-        self.separator = dictionary.index(separator)
-
-    def generate(self, models: Any, sample: Any, **kwargs: Any) -> list[list[Hypothesis]]:
-        hypotheses = super().generate(models, sample, **kwargs)
-        for (hypothesis,) in hypotheses:
-            real = hypothesis["tokens"] != self.separator
-            for name in ("tokens", "positional_scores"):
-                hypothesis[name] = hypothesis[name][real]
-            hypothesis["score"] = hypothesis["positional_scores"].mean()
-        return hypotheses
 
 
 class DocumentEnsemble(EnsembleModel):

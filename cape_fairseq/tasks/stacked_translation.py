@@ -24,7 +24,8 @@ from cape_fairseq.data.stacking import (
     sample_groups,
 )
 from cape_fairseq.options import option, require
-from cape_fairseq.tasks.document_generator import SEARCHES, DocumentGenerator, DocumentScorer
+from cape_fairseq.tasks.document_generator import SEARCHES, DocumentGenerator
+from cape_fairseq.tasks.document_scorer import DocumentScorer
 from cape_fairseq.tasks.stacked_dataset import Groups, JoinedSide, JunctionEditor, StackedDataset
 
 logger = logging.getLogger(__name__)

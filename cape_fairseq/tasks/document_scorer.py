@@ -1,0 +1,25 @@
+"""``--score-reference`` of documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq.data import Dictionary
+from fairseq.sequence_scorer import SequenceScorer
+
+
+class DocumentScorer(SequenceScorer):
+    """Scores of the tokens of a reference, without those of separators."""
+
+    def __init__(self, dictionary: Dictionary, separator: str) -> None:
+        super().__init__(dictionary)
+        self.separator = dictionary.index(separator)
+
+    def generate(self, models: Any, sample: Any, **kwargs: Any) -> list[list[dict[str, Any]]]:
+        hypotheses = super().generate(models, sample, **kwargs)
+        for (hypothesis,) in hypotheses:
+            real = hypothesis["tokens"] != self.separator
+            for name in ("tokens", "positional_scores"):
+                hypothesis[name] = hypothesis[name][real]
+            hypothesis["score"] = hypothesis["positional_scores"].mean()
+        return hypotheses
