@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/documents.sh}
 export TEXT SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
-CONTEXT=${CONTEXT:-1} STACKS=${STACKS:-400} LENGTHS=${LENGTHS:-"300 1000"}
+CONTEXT=${CONTEXT:-1} STACKS=${STACKS:-200} LENGTHS=${LENGTHS:-"300 1000"}
 case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
     *) export LR=${LR:-5e-4} UPDATES=${UPDATES:-30000} ;;
@@ -20,7 +20,7 @@ esac
 DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 
 # 1. The sentence model.
-STACKS='' bash "$ROOT/recipes/train.sh" "$@"
+bash "$ROOT/recipes/train.sh" "$@"
 for split in train valid test; do
     [ ! -e "$TEXT/$split.documents" ] || run cp "$TEXT/$split.documents" "$DATA/"
 done
@@ -29,7 +29,7 @@ done
 run mkdir -p "$SAVE"
 [ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
     --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --task stacked_translation \
-    --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
+    --stack-junction separator --stack-probability 1 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
     --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0

@@ -4,8 +4,8 @@
 #
 #   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/mine] recipes/train.sh [--dry-run]
 #
-# Options of fairseq-train go to EXTRA, for instance EXTRA="--dropout 0.3 --fp16". With STACKS=400 the model
-# is then fine-tuned on stacks of up to 400 tokens (a third of the updates, half the learning rate).
+# Options of fairseq-train go to EXTRA, for instance EXTRA="--dropout 0.3 --fp16". For documents see
+# recipes/documents.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -43,24 +43,15 @@ done
     run cp "$OUT/bpecodes" "$DATA/"; }
 
 # 2. Training; it resumes from checkpoint_last.pt.
-fit() {  # fit FOLDER LR WARMUP UPDATES [OPTIONS]
-    local save=$1 lr=$2 warmup=$3 updates=$4; shift 4
-    run mkdir -p "$save"
-    [ -e "$save/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" --arch "$ARCH" \
-        --source-lang "$SRC" --target-lang "$TGT" --seed "$SEED" --dropout 0.1 \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$lr" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
-        --max-tokens 4096 --max-update "$updates" --update-epoch-batch-itr True --keep-last-epochs 2 \
-        --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "$@"
-    run touch "$save/trained"
-    run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$save/"  # for cape-fairseq translate
-}
-fit "$SAVE" "$LR" "$WARMUP" "$UPDATES" "${EXTRA[@]}"
-if [ -n "${STACKS:-}" ]; then
-    fit "$SAVE-stacks" "$(python -c "print($LR / 2)")" 100 "$((UPDATES / 3))" --finetune-from-model "$SAVE/checkpoint_best.pt" \
-        --task stacked_translation --stack-junction none --stack-probability 0.5 --stack-max-tokens "$STACKS" "${EXTRA[@]}"
-    SAVE=$SAVE-stacks
-fi
+run mkdir -p "$SAVE"
+[ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" \
+    --source-lang "$SRC" --target-lang "$TGT" --seed "$SEED" --dropout 0.1 \
+    --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
+    --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
+    --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA[@]}"
+run touch "$SAVE/trained"
+run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Translation and detokenized BLEU.
 [ -e "$SAVE/test.txt" ] || write "$SAVE/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" \

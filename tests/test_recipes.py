@@ -89,7 +89,7 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
         assert tokens <= config["tokens_per_gpu"]
 
 
-@pytest.mark.parametrize("recipe", ["quickstart", "train", "floater"])
+@pytest.mark.parametrize("recipe", ["quickstart", "train", "floater", "documents"])
 def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
     variables = {"OUT": str(tmp_path / "out"), "TEXT": "text", "DATA": "data-bin"}
     output = call("bash", RECIPES / f"{recipe}.sh", "--dry-run", **variables)
