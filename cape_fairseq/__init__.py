@@ -5,8 +5,6 @@
 translates raw text.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 __version__ = "1.0.0"

@@ -1,7 +1,5 @@
 """``cape-fairseq TOOL``: a table of the tools."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """``cape-fairseq encodings``: the position encodings with their options and papers."""
 
-from __future__ import annotations
-
 from cape_fairseq.options import format_flag, list_choices, list_fields
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
 from cape_fairseq.tools import UserError, build_parser

@@ -55,7 +55,7 @@ def validate(options: Any, items: Iterable[Field]) -> None:
             require(value in values, item.name, value, " or ".join(values))
         if minimum is not None and value is not None:
             require(value >= minimum, item.name, value, f"at least {minimum}")
-        if above is not None:
+        if above is not None and value is not None:
             require(value > above, item.name, value, f"greater than {above}")
 
 

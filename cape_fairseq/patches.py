@@ -1,7 +1,5 @@
 """Repairs of fairseq, each with what fairseq does and what goes wrong."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import logging

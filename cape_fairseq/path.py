@@ -1,7 +1,5 @@
 """``cape-fairseq path``: the folder for ``--user-dir``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cape_fairseq.tools import build_parser

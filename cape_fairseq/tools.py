@@ -1,7 +1,5 @@
 """Errors, arguments, files and tables of the command-line tools."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json
@@ -16,14 +14,25 @@ class UserError(ValueError):
     """An error in what the user gave; its message is one sentence for the command line."""
 
 
-def build_parser(tool: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Create the parser of a tool, with examples below its options."""
-    return argparse.ArgumentParser(
+def build_parser(
+    tool: str, description: str, examples: str, files: str = "", plot: str = "", json: str = ""
+) -> argparse.ArgumentParser:
+    """Create the parser of a tool, with examples below its options.
+
+    ``files``, ``plot`` and ``json`` are the help texts of NAME=FILE arguments, --plot and --json.
+    """
+    parser = argparse.ArgumentParser(
         prog=f"cape-fairseq {tool}",
         description=description,
         epilog=f"examples:\n{examples.strip(chr(10))}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if files:
+        parser.add_argument("files", nargs="+", metavar="NAME=FILE[,FILE...]", help=files)
+    for name, help in (("--plot", plot), ("--json", json)):
+        if help:
+            parser.add_argument(name, type=Path, metavar="FILE", help=help)
+    return parser
 
 
 def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:

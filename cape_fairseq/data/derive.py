@@ -1,7 +1,5 @@
 """``cape-fairseq derive``: the papers' data sets from parallel text."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path

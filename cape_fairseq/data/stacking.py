@@ -1,7 +1,5 @@
 """Stacks: consecutive sentences joined into one text (CAPE, Figure 8; SHAPE, Interpolate)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -5,8 +5,6 @@ einundzwanzig), German verbs are second in main clauses and last in subordinate 
 adjectives agree in gender and case. The reference is the one right translation.
 """
 
-from __future__ import annotations
-
 import random
 from functools import partial
 from pathlib import Path

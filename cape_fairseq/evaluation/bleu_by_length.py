@@ -1,7 +1,5 @@
 """BLEU by source length, with bootstrap intervals (FLOATER, Figure 2; SHAPE, Figure 3)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
@@ -133,9 +131,13 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser("bleu-by-length", "Measure BLEU by source length.", EXAMPLES)
-    parser.add_argument(
-        "files", nargs="+", metavar="NAME=FILE", help="output of fairseq-generate of each system"
+    parser = build_parser(
+        "bleu-by-length",
+        "Measure BLEU by source length.",
+        EXAMPLES,
+        files="output of fairseq-generate of each system",
+        plot="figure of the scores",
+        json="all scores as JSON",
     )
     parser.add_argument(
         "--edges", default=SHAPE_EDGES, help=f"edges of the bins (default: {SHAPE_EDGES})"
@@ -144,8 +146,6 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--samples", type=int, default=1000, help="samples of the bootstrap (default: 1000)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="figure of the scores")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all scores as JSON")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files), parse_edges(args.edges), args.words, args.samples)
     print(format_result(result))

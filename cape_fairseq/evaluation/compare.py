@@ -1,7 +1,5 @@
 """``cape-fairseq compare``: one table of several systems' scores."""
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 from typing import Any
@@ -52,12 +50,13 @@ def format_score(found: dict[str, float | None], digits: int) -> str:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser("compare", "Compare the scores of systems in one table.", EXAMPLES)
-    parser.add_argument(
-        "files", nargs="+", metavar="NAME=FILE[,FILE...]",
-        help="outputs of fairseq-generate, one for each seed of a system",
-    )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="scores as JSON")
+    parser = build_parser(
+        "compare",
+        "Compare the scores of systems in one table.",
+        EXAMPLES,
+        files="outputs of fairseq-generate, one for each seed of a system",
+        json="scores as JSON",
+    )
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files))
     digits = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}

@@ -1,7 +1,5 @@
 """Reading the output of ``fairseq-generate``."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field

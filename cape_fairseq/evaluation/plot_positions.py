@@ -1,8 +1,6 @@
 """Plots of position vectors: the matrix (FLOATER, Figure 3), and dot products and distances of
 positions (the sinusoidal tutorial)."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,7 +87,13 @@ def plot(matrices: dict[str, np.ndarray], path: Path) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser("plot-positions", "Plot position vectors.", EXAMPLES)
+    parser = build_parser(
+        "plot-positions",
+        "Plot position vectors.",
+        EXAMPLES,
+        plot="the figure",
+        json="the vectors as JSON",
+    )
     parser.add_argument(
         "systems", nargs="+", metavar="ENCODING|NAME=CHECKPOINT",
         help="an encoding with default options, or a checkpoint",
@@ -99,8 +103,6 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--side", choices=("encoder", "decoder"), default="encoder", help="side")
     parser.add_argument("--layer", type=int, default=0, help="layer, from 0 (default: 0)")
     parser.add_argument("--dim", type=int, default=128, help="width without checkpoint (128)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="the figure")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the vectors as JSON")
     args = parser.parse_args(argv)
     logging.getLogger("matplotlib").setLevel("WARNING")  # fairseq sets the root to DEBUG
     matrices = measure(args.systems, args.data, args.positions, args.side, args.layer, args.dim)

@@ -1,7 +1,5 @@
 """Loss by target position: mean negative log-likelihood of the reference (CAPE, Figure 8)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -132,16 +130,17 @@ def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser("position-loss", "Measure the loss of each target position.", EXAMPLES)
-    parser.add_argument(
-        "files", nargs="+", metavar="NAME=FILE[,FILE...]",
-        help="outputs of fairseq-generate --score-reference, one for each seed of a system",
-    )  # fmt: skip
+    parser = build_parser(
+        "position-loss",
+        "Measure the loss of each target position.",
+        EXAMPLES,
+        files="outputs of fairseq-generate --score-reference, one for each seed of a system",
+        plot="figure of the curves",
+        json="all curves as JSON",
+    )
     parser.add_argument("--bin-size", type=int, default=25, help="positions per bin (default: 25)")
     parser.add_argument("--window", type=int, default=15, help="positions smoothed (default: 15)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="figure of the curves")
     parser.add_argument("--train-length", type=int, help="longest training target, for the figure")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all curves as JSON")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files), args.window, args.bin_size)
     print(format_result(result))

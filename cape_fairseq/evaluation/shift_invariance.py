@@ -1,7 +1,5 @@
 """Shift invariance: similarity of hidden states under shifts (SHAPE, Eq. 3, Figure 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from cape_fairseq.inference.checkpoints import load_model
-from cape_fairseq.positions.base import PositionEncoding
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 from cape_fairseq.tools import UserError, build_parser, format_table, parse_files, write_json
 
@@ -22,22 +19,11 @@ EXAMPLES = """
 """
 
 
-class Shifted(PositionEncoding):
-    """An encoding whose positions are moved by ``shift``."""
-
-    shift = 0.0
-
-    def augment(self, positions: Tensor, *args: Any) -> Tensor:
-        return super().augment(positions, *args) + self.shift
-
-
-def make_shiftable(side: nn.Module, path: Path) -> None:
-    """Let the positions of an encoder or decoder be shifted."""
-    encoding = getattr(side, "positions", None)
-    if not isinstance(encoding, Sinusoidal):
-        raise UserError(f"{path} has no sinusoidal positions to shift; train with this plugin")
-    cls = type(encoding)
-    encoding.__class__ = type(f"Shifted{cls.__name__}", (Shifted, cls), {})
+def shift_positions(side: nn.Module, offset: float) -> None:
+    """Add ``offset`` to all positions of an encoder or decoder."""
+    encoding = side.positions
+    augment = type(encoding).augment
+    encoding.augment = lambda *args: augment(encoding, *args) + offset
 
 
 @torch.no_grad()
@@ -47,7 +33,7 @@ def compute_states(
     """Run a batch with all positions ``offset`` higher; return the states of the last layer
     [B, T, C] of encoder and decoder, and masks bool [B, T], True at real tokens."""
     for side in (model.encoder, model.decoder):
-        side.positions.__class__.shift = offset
+        shift_positions(side, offset)
     encoder_out = model.encoder(net_input["src_tokens"])
     target = net_input["prev_output_tokens"]
     features, _ = model.decoder(target, encoder_out=encoder_out, features_only=True)
@@ -92,8 +78,8 @@ def measure(
     systems = {}
     for name, (path, *_) in files.items():
         model, task = load_model(path, data)
-        for side in (model.encoder, model.decoder):
-            make_shiftable(side, path)
+        if not isinstance(getattr(model.encoder, "positions", None), Sinusoidal):
+            raise UserError(f"{path} has no sinusoidal positions to shift; train with this plugin")
         batches = tqdm(load_batches(task, subset, sentences), desc=name, delay=2)
         found = compute_similarities(model, batches, offsets)
         systems[name] = {side: values.tolist() for side, values in found.items()}
@@ -102,8 +88,13 @@ def measure(
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser("shift-invariance", "Measure how shifts change a model.", EXAMPLES)
-    parser.add_argument("files", nargs="+", metavar="NAME=FILE", help="checkpoint of each system")
+    parser = build_parser(
+        "shift-invariance",
+        "Measure how shifts change a model.",
+        EXAMPLES,
+        files="checkpoint of each system",
+        json="results as JSON",
+    )
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split (default: valid)")
     parser.add_argument("--sentences", type=int, default=100, help="sentences (default: 100)")
@@ -112,7 +103,6 @@ def main(argv: list[str]) -> None:
         default="0,100,250,500",
         help="shifts of all positions (default: 0,100,250,500)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="results as JSON")
     args = parser.parse_args(argv)
     offsets = [float(offset) for offset in args.offsets.split(",")]
     files = parse_files(args.files)

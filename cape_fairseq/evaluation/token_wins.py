@@ -1,12 +1,11 @@
 """Token wins: the share of tokens that one model predicts better than another (SHAPE, Figure 4)."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fairseq.data import Dictionary
 
 from cape_fairseq.evaluation.bleu_by_length import name_bin, parse_edges
 from cape_fairseq.evaluation.generated import Sentence, read_runs
@@ -15,7 +14,6 @@ from cape_fairseq.tools import (
     build_parser,
     format_table,
     parse_files,
-    read_lines,
     save_figure,
     write_json,
 )
@@ -46,17 +44,6 @@ def average_cells(
         return wins / count, count.astype(int)
 
 
-def read_frequencies(path: Path) -> dict[str, int]:
-    """Read the counts of a dictionary of fairseq-preprocess."""
-    counts = {}
-    for line in read_lines(path):
-        fields = line.split()
-        if len(fields) < 2 or not fields[1].isdecimal():
-            raise UserError(f"{path} is not a dictionary of fairseq-preprocess: {line!r}")
-        counts[fields[0]] = int(fields[1])
-    return counts
-
-
 def measure(files: dict[str, list[Path]], dictionary: Path | None = None) -> dict[str, Any]:
     """Measure the share of tokens that the first system predicts better than the second, by length
     and, with dict.LANG.txt of the target, by frequency."""
@@ -69,11 +56,14 @@ def measure(files: dict[str, list[Path]], dictionary: Path | None = None) -> dic
     edges = parse_edges(LENGTH_EDGES)
     kinds = {"length": (np.repeat(lengths, lengths), edges)}
     if dictionary is not None:
-        counts = read_frequencies(dictionary)
+        try:
+            words = Dictionary.load(str(dictionary))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{dictionary} is not a dictionary of fairseq: {error}") from None
         tokens = [token for s in first for token in s.hypothesis.split()]
         if len(tokens) != len(outcome):
             raise UserError(f"{a} has joined subwords; run fairseq-generate without --remove-bpe")
-        frequencies = np.array([counts.get(token, 0) for token in tokens])
+        frequencies = np.array([words.count[words.index(token)] for token in tokens])
         kinds["frequency"] = (frequencies, parse_edges(FREQUENCY_EDGES))
     maps = {}
     for kind, (values, row_edges) in kinds.items():
@@ -117,14 +107,15 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser("token-wins", "Compare the predictions of two systems.", EXAMPLES)
-    parser.add_argument(
-        "files", nargs="+", metavar="NAME=FILE",
-        help="output of fairseq-generate --score-reference of two systems",
-    )  # fmt: skip
+    parser = build_parser(
+        "token-wins",
+        "Compare the predictions of two systems.",
+        EXAMPLES,
+        files="output of fairseq-generate --score-reference of two systems",
+        plot="figure of the heat maps",
+        json="results as JSON",
+    )
     parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt, for token frequencies")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="figure of the heat maps")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="results as JSON")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files), args.dictionary)
     print(format_result(result))

@@ -1,7 +1,5 @@
 """``cape-fairseq average``: average checkpoints."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading and building checkpoints."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import Any

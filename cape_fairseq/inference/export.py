@@ -1,8 +1,6 @@
 """``cape-fairseq export``: from absolute positions to fairseq's ``transformer``, and from there to
 CTranslate2."""
 
-from __future__ import annotations
-
 import shutil
 from argparse import ArgumentParser, Namespace
 from pathlib import Path

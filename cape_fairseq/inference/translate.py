@@ -1,7 +1,5 @@
 """``cape-fairseq translate``: raw text in, raw text out."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import sys
@@ -15,11 +13,9 @@ from fairseq import hub_utils
 from tqdm import tqdm
 
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
+from cape_fairseq.models.side import UNLIMITED
 from cape_fairseq.tasks.document_generator import SEARCHES
-from cape_fairseq.tasks.stacked_translation import (
-    StackedTranslationConfig,
-    StackedTranslationTask,
-)
+from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
 from cape_fairseq.tools import UserError, build_parser
 
 EXAMPLES = """
@@ -70,7 +66,11 @@ class Translator:
         )
         source, target = loaded["task"].source_dictionary, loaded["task"].target_dictionary
         config = StackedTranslationConfig(
-            source_lang=self.source_lang, target_lang=self.target_lang, document_search=search
+            source_lang=self.source_lang,
+            target_lang=self.target_lang,
+            document_search=search,
+            max_source_positions=UNLIMITED,
+            max_target_positions=UNLIMITED,
         )
         task = StackedTranslationTask(config, source, target)
         self.model = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
@@ -112,8 +112,9 @@ class Translator:
         separator."""
         numbers = [i for i, sentence in enumerate(sentences) if sentence.strip()]
         parts = [self.model.encode(sentences[i]) for i in numbers]
-        for part in parts[:-1]:
-            part[-1] = self.model.src_dict.bos()
+        for number, part in enumerate(parts, 1):
+            part[part == self.model.src_dict.bos()] = self.model.src_dict.unk()
+            part[-1] = self.model.src_dict.bos() if number < len(parts) else part[-1]
         return (numbers, torch.cat(parts)) if parts else None
 
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:

@@ -1,7 +1,5 @@
 """Named architectures: every encoding at every size. Options that are given win over presets."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any

@@ -1,19 +1,11 @@
 """The options of ``positional_transformer``: fairseq's, and those of the encodings."""
 
-# No "from __future__ import annotations": fairseq reads the types of fields at run time.
 from dataclasses import MISSING, Field, dataclass, make_dataclass
 from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
-from cape_fairseq.options import (
-    choice,
-    format_flag,
-    list_fields,
-    option,
-    require,
-    validate,
-)
+from cape_fairseq.options import choice, format_flag, list_fields, option, require, validate
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
 from cape_fairseq.positions.randpos import RandomPositions, RandposConfig, randomize
 
@@ -159,8 +151,9 @@ def validate_options(args: Any) -> None:
     if args.sentence_context is not None:
         require(args.source_bos == "off", "source_bos", "on", "off with --sentence-context")
         require(randpos == "none", "position_augmentation", randpos, "none with --sentence-context")
-        mean = getattr(args, "cape_mean_normalize", None)
-        require(not mean, "cape_mean_normalize", "set", "left out with --sentence-context")
+        for name in ("cape_mean_normalize", "checkpoint_activations"):
+            given = getattr(args, name, None)
+            require(not given, name, "set", "left out with --sentence-context")
     elif args.sentence_cross_context:
         cross = args.sentence_cross_context
         require(False, "sentence_cross_context", cross, "left out without --sentence-context")

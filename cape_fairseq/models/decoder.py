@@ -1,24 +1,12 @@
 """The decoder: fairseq's, with the hooks of a position encoding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder import (
-    CONTEXT,
-    CONTEXT_KEYS,
-    CONTEXT_VALUES,
-    SOURCE_OFFSETS,
-    SOURCE_POSITIONS,
-    SOURCE_SENTENCES,
-    SOURCE_SUMMARY,
-    drop_bos,
-    mask_source,
-)
+from cape_fairseq.models.encoder import drop_bos, mask_source
 from cape_fairseq.models.side import Context, SideMixin, select_layer
 from cape_fairseq.modules.attention import IncrementalState
 from cape_fairseq.modules.layers import DecoderLayer
@@ -100,7 +88,20 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         if weights is not None:
             weights = self.average_weights(weights, alignment_heads, encoder_out).type_as(x)
         x = x if features_only else self.output_layer(x)
+        if last_only and self.sentence_context is not None and not encoder_out.get("context"):
+            x = self.constrain_ends(x, prev_output_tokens, encoder_out)
         return x, {"attn": [weights], "inner_states": inner_states}
+
+    def constrain_ends(self, scores: Tensor, tokens: Tensor, encoder_out: EncoderOut) -> Tensor:
+        """Make EOS unlikely before the last sentence, separators in it, and empty sentences."""
+        separator, eos = self.dictionary.bos(), self.dictionary.eos()
+        last = get_entry(encoder_out, "source_sentences").amax(1)
+        is_last = (tokens == separator).sum(1) >= last
+        is_empty = (tokens[:, -1] == separator) | (tokens[:, -1] == eos)
+        # The penalty is finite, since fairseq needs EOS at the maximal length.
+        scores[:, -1, eos] -= 1e4 * (~is_last | is_empty)
+        scores[:, -1, separator] -= 1e4 * (is_last | is_empty)
+        return scores
 
     def average_weights(
         self, weights: Tensor, heads: int | None, encoder_out: EncoderOut
@@ -127,7 +128,7 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         new = slice(-1, None) if last_only else slice(None)
         padding_mask = tokens.eq(self.padding_idx)
         source_mask = get_entry(encoder_out, "encoder_padding_mask")
-        summary = get_entry(encoder_out, SOURCE_SUMMARY)
+        summary = get_entry(encoder_out, "source_summary")
         context = get_context(encoder_out)
         numbers = number_tokens(padding_mask)
         sentences = self.find_sentences(tokens, numbers)
@@ -141,17 +142,14 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
             positions, noise, summary, hidden, causal, last_only,
             None if sentences is None else sentences.numbers, context,
         )  # fmt: skip
-        has_keys = bool(incremental_state)  # of cross-attention, rotated and with their biases
+        has_keys = last_only and tokens.size(1) > 1  # of cross-attention, rotated and with biases
         target = None if sentences is None else sentences.numbers[:, new]
         attention |= self.prepare_cross_attention(positions[:, new], encoder_out, has_keys, target)
         needs_source = source_mask is not None and not has_keys
         source_numbers = number_tokens(source_mask) if needs_source else None
         if needs_source and sentences is not None:
-            source_numbers = get_entry(encoder_out, SOURCE_OFFSETS)
+            source_numbers = get_entry(encoder_out, "source_offsets")
         biases = self.positions.attention_biases(offsets[:, new], source_numbers)
-        if context is not None:
-            pairs = zip(encoder_out[CONTEXT_KEYS], encoder_out[CONTEXT_VALUES], strict=True)
-            biases = [{**select_layer(biases, i), "context": p} for i, p in enumerate(pairs)]
         if self.training and source_mask is not None and sentences is None:
             self.positions.count_lengths(padding_mask, source_mask)
         return {"causal": causal, **attention}, biases, self.positions.embed(positions[:, new])
@@ -161,7 +159,7 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
     ) -> Sentences:
         """Count sentences after those of the context, and none beyond the source's last."""
         numbers = sentences.numbers if context is None else sentences.numbers + context.number
-        last = get_entry(encoder_out, SOURCE_SENTENCES).amax(1, keepdim=True)
+        last = get_entry(encoder_out, "source_sentences").amax(1, keepdim=True)
         return sentences._replace(numbers=torch.minimum(numbers, last))
 
     def prepare_cross_attention(
@@ -179,14 +177,15 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         if source_mask is None:
             return {}
         arguments = {"cross_mask": mask_source(source_mask)}
-        source = get_entry(encoder_out, SOURCE_POSITIONS)
+        source = get_entry(encoder_out, "source_positions")
         if sentences is not None:
-            source_sentences, reach = get_entry(encoder_out, SOURCE_SENTENCES), self.cross_context
-            if not encoder_out.get(CONTEXT):  # whose source has the sentences of the window only
+            source_sentences, reach = get_entry(encoder_out, "source_sentences"), self.cross_context
+            if not encoder_out.get("context"):  # whose source has the sentences of the window only
                 window = Window(sentences, source_sentences, reach, reach)
                 arguments = {"cross_mask": window.build_mask(source_mask)}
             if source is not None and reach > 0:  # the target begins where its source sentence does
-                positions = positions + source.gather(1, find_first(source_sentences, sentences))
+                starts = source.gather(1, find_first(source_sentences, sentences))
+                positions = positions + starts.clamp(min=0)  # padding on the left has -1
         if self.positions.rotates_cross_attention:
             arguments["cross_rotation"] = self.positions.rotation(positions)
             arguments["cross_key_rotation"] = None if has_keys else self.positions.rotation(source)
@@ -208,8 +207,8 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
 
 def get_context(encoder_out: EncoderOut | None) -> Context | None:
     """Return the earlier sentences of document-level decoding, or None."""
-    entries = (encoder_out or {}).get(CONTEXT)
-    return Context(*entries) if entries else None
+    entries = (encoder_out or {}).get("context")
+    return Context(*entries[: len(Context._fields)]) if entries else None
 
 
 def get_entry(encoder_out: EncoderOut | None, name: str) -> Tensor | None:

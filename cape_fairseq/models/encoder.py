@@ -15,18 +15,6 @@ from cape_fairseq.modules.precision import autocast
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise, number_tokens
 
-# Entries of the encoder's output that the decoder's positions need, empty if they do not.
-SOURCE_POSITIONS = "source_positions"  # [B, S], for rotations in cross-attention
-SOURCE_SUMMARY = "source_summary"  # [B, 1], see PositionEncoding.summarize
-SOURCE_SENTENCES = "source_sentences"  # int64 [B, S], the sentence of each token
-SOURCE_OFFSETS = "source_offsets"  # [B, S], tokens since the sentence began
-CONTEXT = "context"  # the tensors of side.Context, in document-level decoding
-CONTEXT_KEYS = "context_keys"  # and of all layers, each [B, H, W, D]
-CONTEXT_VALUES = "context_values"
-IS_LAST = "is_last"  # bool [B], whether EOS follows the sentence instead of a separator
-DECODER_ENTRIES = (SOURCE_POSITIONS, SOURCE_SUMMARY, SOURCE_SENTENCES, SOURCE_OFFSETS,
-                   CONTEXT, CONTEXT_KEYS, CONTEXT_VALUES, IS_LAST)  # fmt: skip
-
 
 class PositionalEncoder(SideMixin, TransformerEncoderBase):
     """Transformer encoder."""
@@ -71,7 +59,9 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
 
         The arguments are fairseq's, and ``noise`` of the source positions (None in evaluation). The
         result is fairseq's dictionary, with a BOS of length S + 1, and what the decoder's positions
-        need.
+        need, empty if they do not: ``source_positions`` [B, S] for rotations in cross-attention,
+        ``source_summary`` (see :meth:`PositionEncoding.summarize`), and with windows
+        ``source_sentences`` and ``source_offsets`` [B, S].
         """
         tokens = self.prepend_bos(src_tokens)
         padding_mask = tokens.eq(self.padding_idx)
@@ -109,10 +99,10 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            SOURCE_POSITIONS: [positions.expand(len(tokens), -1)] if needs_positions else [],
-            SOURCE_SUMMARY: [] if summary is None else [summary],
-            SOURCE_SENTENCES: [] if sentences is None else [sentences.numbers],
-            SOURCE_OFFSETS: [] if sentences is None else [sentences.offsets],
+            "source_positions": [positions.expand(len(tokens), -1)] if needs_positions else [],
+            "source_summary": [] if summary is None else [summary],
+            "source_sentences": [] if sentences is None else [sentences.numbers],
+            "source_offsets": [] if sentences is None else [sentences.offsets],
         }
 
     def embed(
@@ -136,8 +126,8 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
     ) -> dict[str, list[Tensor]]:
         """Reorder the rows of the output, for beam search."""
         reordered = super().reorder_encoder_out(encoder_out, new_order)
-        for name in DECODER_ENTRIES:
-            reordered[name] = [x.index_select(0, new_order) for x in encoder_out.get(name, [])]
+        for name in encoder_out.keys() - reordered.keys():
+            reordered[name] = [x.index_select(0, new_order) for x in encoder_out[name]]
         return reordered
 
     def max_positions(self) -> int:

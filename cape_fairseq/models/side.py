@@ -1,7 +1,5 @@
 """Positions in an encoder or decoder: what both sides share."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch
@@ -20,13 +18,13 @@ UNLIMITED = 2**24  # float32 counts without gaps up to here
 
 
 class Context(NamedTuple):
-    """Earlier target sentences in document-level decoding; the last token is in column W - 1."""
+    """Target sentences before the current one, in document-level decoding."""
 
     hidden: Tensor  # bool [B, W], True at padding
     sentences: Tensor  # int64 [B, W], the sentence of each token
     positions: Tensor  # [B, W]
     start: Tensor  # float32 [B, 1], tokens of all earlier sentences
-    number: Tensor  # int64 [B, 1], that of the next token's sentence before its first separator
+    number: Tensor  # int64 [B, 1], the last finished sentence; the next separator adds 1
 
 
 class SideMixin:
@@ -104,7 +102,7 @@ class SideMixin:
             hidden = None if hidden is None else hidden[:, -cached - 1 :]
             keys, sentences = keys[:, -cached - 1 :], sentences[:, -cached - 1 :]
         window = Window(sentences[:, -1:] if last_only else sentences, sentences,
-                        self.sentence_context, 0, True, causal)  # fmt: skip
+                        self.sentence_context, 0, causal)  # fmt: skip
         mask = window.build_mask(
             hidden, lambda q, k: self.positions.score_bias(queries[:, q], keys[:, k])
         )

@@ -1,8 +1,6 @@
 """``--source-scale``: CAPE's alpha, target tokens / source tokens of the training data (appendix
 D)."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

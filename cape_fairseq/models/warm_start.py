@@ -5,8 +5,6 @@ in ``self_attn.attend.``. These keys are dropped or initialized where model and 
 any other difference fails in loading.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -144,12 +142,10 @@ def fit_positions(model: nn.Module, state: dict[str, Tensor]) -> list[str]:
 
 def initialize_separator(model: nn.Module, state: dict[str, Tensor]) -> None:
     """Copy the vectors of EOS to the separator, in embeddings and output."""
-    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
-        separator, eos = side.dictionary.bos(), side.dictionary.eos()
-        for key in (f"{name}.embed_tokens.weight", f"{name}.output_projection.weight"):
-            if key in state:
-                state[key] = state[key].clone()
-                state[key][separator] = state[key][eos]
+    dictionary = model.decoder.dictionary
+    for key in [key for key in state if key.endswith(("embed_tokens.weight", "projection.weight"))]:
+        state[key] = state[key].clone()
+        state[key][dictionary.bos()] = state[key][dictionary.eos()]
 
 
 def list_changes(own: dict[str, Any], stored: dict[str, Any]) -> list[str]:

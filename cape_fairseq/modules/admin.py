@@ -6,8 +6,6 @@ square root of the summed variances of the side's input and of the outputs of th
 measured on training sentences. The first sub-layer's omega starts at 1.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Multi-head attention with fairseq's parameters, initialization and incremental state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -33,7 +31,6 @@ class Attention(MultiheadAttention):
         causal: bool = False,
         incremental_state: IncrementalState | None = None,
         need_weights: bool = False,
-        context: tuple[Tensor, Tensor] | None = None,
         cached: int | None = None,
         rotation: Tensor | None = None,
         key_rotation: Tensor | None = None,
@@ -48,7 +45,6 @@ class Attention(MultiheadAttention):
             causal: without a mask and in the parallel pass, hide later keys.
             incremental_state: keys and values of earlier steps.
             need_weights: also return the attention weights [B, H, T, S].
-            context: keys and values [B, H, W, D] before the first step.
             cached: keys and values of earlier steps that are still needed (default: all).
             rotation: complex [B or 1, 1, T, D / 2] for queries, and for keys in self-attention.
             key_rotation: complex [B or 1, 1, S, D / 2] for the keys of ``key``.
@@ -58,8 +54,9 @@ class Attention(MultiheadAttention):
         q = q if rotation is None else rotate(q, rotation)
         key_rotation = rotation if key is None else key_rotation
         source = query if key is None else key
-        k, v = self.project_keys(source, incremental_state, key_rotation, key_bias, value_bias,
-                                 context, cached)  # fmt: skip
+        k, v = self.project_keys(
+            source, incremental_state, key_rotation, key_bias, value_bias, cached
+        )
         if v.dtype != q.dtype:  # biases make float32 of what they are added to
             q, k, v = q.float(), k.float(), v.float()
         causal = causal and mask is None and incremental_state is None
@@ -82,7 +79,7 @@ class Attention(MultiheadAttention):
     def attend_blocks(
         self, q: Tensor, k: Tensor, v: Tensor, blocks: list[Block], dropout: float
     ) -> Tensor:
-        """Attend in blocks, as in one piece but for the memory."""
+        """Attend block by block: the same result in less memory."""
         parts = []
         for rows, columns, mask in blocks:
             k_part, v_part = k[:, :, columns], v[:, :, columns]
@@ -98,23 +95,20 @@ class Attention(MultiheadAttention):
         rotation: Tensor | None,
         key_bias: Tensor | None,
         value_bias: Tensor | None,
-        context: tuple[Tensor, Tensor] | None,
         cached: int | None,
     ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, D], after those of earlier
         steps."""
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
-        if saved:
-            context = saved["prev_key"], saved["prev_value"]
-            if self.encoder_decoder_attention:
-                return context
+        if saved and self.encoder_decoder_attention:
+            return saved["prev_key"], saved["prev_value"]
         k = self.project(self.k_proj, source, key_bias)
         v = self.project(self.v_proj, source, value_bias)
         k = k if rotation is None else rotate(k, rotation)
-        if context is not None:
-            first = 0 if cached is None else context[0].size(2) - cached
-            k = torch.cat([context[0][:, :, first:], k], dim=2)
-            v = torch.cat([context[1][:, :, first:], v], dim=2)
+        if saved:
+            first = 0 if cached is None else saved["prev_key"].size(2) - cached
+            k = torch.cat([saved["prev_key"][:, :, first:], k], dim=2)
+            v = torch.cat([saved["prev_value"][:, :, first:], v], dim=2)
         if incremental_state is not None:
             self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
         return k, v

@@ -1,7 +1,5 @@
 """Scaled dot-product attention, its masks and rotations, in pure PyTorch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Encoder and decoder layers with fairseq's parameters and this package's attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

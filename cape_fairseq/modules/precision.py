@@ -1,7 +1,5 @@
 """``--autocast bf16``: matrix products in bfloat16, everything else in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

@@ -1,7 +1,5 @@
 """Masks of attention inside a window of sentences, in memory that is linear in the length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -31,8 +29,7 @@ class Window(NamedTuple):
     keys: Tensor  # int64 [B, S]
     before: int
     after: int = 0
-    self_attention: bool = False  # the last T keys belong to the queries
-    causal: bool = False  # later keys are hidden
+    causal: bool = False  # the last T keys belong to the queries, and later ones are hidden
 
     def build_mask(self, hidden: Tensor | None, bias: Bias | None = None) -> Tensor | list[Block]:
         """Build the mask, or its blocks.
@@ -59,17 +56,17 @@ class Window(NamedTuple):
     def build_block(
         self, queries: slice, keys: slice, hidden: Tensor | None, bias: Bias | None
     ) -> Block:
+        """Build the mask of some queries and keys."""
         q, k = self.queries[:, queries], self.keys[:, keys]
         visible = see_sentences(q, k, self.before, self.after)
         if hidden is not None:
             visible = visible & ~hidden[:, None, keys]
-        if self.self_attention:
+        if self.causal:
             first = self.keys.size(1) - self.queries.size(1)
             rows = torch.arange(queries.start, queries.stop, device=q.device)[:, None] + first
-            columns = torch.arange(keys.start, keys.stop, device=q.device)
-            visible = visible & (columns <= rows) if self.causal else visible
-            # A query at padding would see nothing, and its softmax would be NaN.
-            visible = visible | (columns == rows)
+            visible = visible & (torch.arange(keys.start, keys.stop, device=q.device) <= rows)
+        # A query at padding would see nothing, and its softmax would be NaN.
+        visible = visible | ~visible.any(2, keepdim=True)
         mask = visible.unsqueeze(1)
         scores = None if bias is None else bias(queries, keys)
         if scores is not None:

@@ -1,8 +1,6 @@
 """``--optimizer radam``: PyTorch's RAdam with the options of fairseq's adam (Liu et al. 2020, "On
 the variance of the adaptive learning rate and beyond")."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq.optim import register_optimizer

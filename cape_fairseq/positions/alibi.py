@@ -1,7 +1,5 @@
 """ALiBi: attention with linear biases (Press et al. 2022)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

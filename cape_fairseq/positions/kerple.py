@@ -1,7 +1,5 @@
 """KERPLE: kernelized relative positions, logarithmic form (Chi et al. 2022)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

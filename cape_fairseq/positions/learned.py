@@ -1,7 +1,5 @@
 """Learned absolute positions (Gehring et al. 2017)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ sentence that it ends. In the input of the decoder it opens the sentence whose f
 predicts.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Sinusoidal positions (Vaswani et al. 2017, section 3.5), as fairseq computes them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

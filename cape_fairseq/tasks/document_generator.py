@@ -5,8 +5,6 @@ a search of fairseq's generator, with the encoder's output inside its window, an
 values of the target sentences before it. Time is linear in the number of sentences.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -14,28 +12,18 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder import (
-    CONTEXT,
-    CONTEXT_KEYS,
-    CONTEXT_VALUES,
-    IS_LAST,
-    SOURCE_OFFSETS,
-    SOURCE_POSITIONS,
-    SOURCE_SENTENCES,
-    count_leading,
-)
+from cape_fairseq.models.encoder import count_leading
 from cape_fairseq.models.side import Context
 from cape_fairseq.positions.sentences import find_first
 
 SEARCHES = ("committed", "joint")
-PENALTY = -1e4  # finite, since fairseq needs EOS at the maximal length
 
 EncoderOut = dict[str, list[Tensor]]
 Hypothesis = dict[str, Any]
 
 
 class DocumentEnsemble(EnsembleModel):
-    """Models whose outputs have as many sentences as the source."""
+    """Models that decode one sentence of each document."""
 
     def __init__(self, models: list[nn.Module], dictionary: Dictionary) -> None:
         super().__init__(models)
@@ -47,20 +35,17 @@ class DocumentEnsemble(EnsembleModel):
         return self.prepared or super().forward_encoder(net_input)
 
     def forward_decoder(
-        self, tokens: Tensor, encoder_outs: list[EncoderOut], *args: Any
+        self, tokens: Tensor, encoder_outs: list[EncoderOut], states: list[Any], *args: Any
     ) -> tuple[Tensor, Tensor | None]:
         """Score the next token; a sentence of committed search ends with EOS."""
-        scores, attention = super().forward_decoder(tokens, encoder_outs, *args)
-        separator, eos = scores[:, self.separator], scores[:, self.eos]
-        if is_last := encoder_outs[0].get(IS_LAST):
+        if "context" in encoder_outs[0] and tokens.size(1) == 1:
+            for model, out, state in zip(self.models, encoder_outs, states, strict=True):
+                fill_cache(model.decoder, state, out["context"])
+        scores, attention = super().forward_decoder(tokens, encoder_outs, states, *args)
+        if is_last := encoder_outs[0].get("is_last"):
+            separator, eos = scores[:, self.separator], scores[:, self.eos]
             scores[:, self.eos] = torch.where(is_last[0], eos, separator)
             scores[:, self.separator] = float("-inf")
-            return scores, attention
-        count = (tokens == self.separator).sum(1)
-        is_last = count >= encoder_outs[0][SOURCE_SENTENCES][0].amax(1)
-        is_empty = (tokens[:, -1] == self.separator) | (tokens[:, -1] == self.eos)
-        scores[:, self.eos] += PENALTY * (~is_last | is_empty)
-        scores[:, self.separator] += PENALTY * (is_last | is_empty)
         return scores, attention
 
     def reorder_encoder_out(self, encoder_outs: list[EncoderOut], new_order: Tensor) -> Any:
@@ -106,7 +91,7 @@ class DocumentGenerator(SequenceGenerator):
                 "committed search has no prefixes or constraints; give --document-search joint"
             )
         encoder_outs = self.model.forward_encoder(sample["net_input"])
-        counts = encoder_outs[0][SOURCE_SENTENCES][0].amax(1) + 1
+        counts = encoder_outs[0]["source_sentences"][0].amax(1) + 1
         rows = torch.arange(len(counts), device=counts.device)
         sentences: list[list[Hypothesis]] = [[] for _ in rows]
         contexts = [start_context(model, len(rows), rows.device) for model in self.model.models]
@@ -138,12 +123,10 @@ class DocumentGenerator(SequenceGenerator):
         for model, out, context in zip(self.model.models, encoder_outs, contexts, strict=True):
             reach = model.decoder.cross_context
             part = select_sentences(out, rows, number - reach, number + reach)
-            layers = len(model.decoder.layers)
-            part |= {CONTEXT: context[2 * layers :], IS_LAST: [is_last]}
-            part |= {CONTEXT_KEYS: context[:layers], CONTEXT_VALUES: context[layers : 2 * layers]}
-            self.model.prepared.append(part)
+            self.model.prepared.append({**part, "context": context, "is_last": [is_last]})
         own = select_sentences(encoder_outs[0], rows, number, number)["encoder_padding_mask"][0]
-        net_input = {"src_tokens": own.long(), "src_lengths": (~own).sum(1)}  # only for limits
+        # Of these fairseq reads the shape and the lengths only.
+        net_input = {"src_tokens": own.long(), "src_lengths": (~own).sum(1)}
         first = self.eos if number == 0 else self.separator
         found = self._generate({"net_input": net_input}, bos_token=first)
         return [hypotheses[0] for hypotheses in found]
@@ -177,7 +160,7 @@ class DocumentGenerator(SequenceGenerator):
 
 def select_sentences(out: EncoderOut, rows: Tensor, first: int, last: int) -> EncoderOut:
     """Return the output of the encoder for sentences ``first`` to ``last`` of some rows."""
-    numbers = out[SOURCE_SENTENCES][0][rows]
+    numbers = out["source_sentences"][0][rows]
     padding = out["encoder_padding_mask"][0][rows]
     limits = numbers.new_tensor([first, last + 1]).expand(len(rows), 2)
     limits = find_first(numbers, limits)
@@ -188,24 +171,29 @@ def select_sentences(out: EncoderOut, rows: Tensor, first: int, last: int) -> En
     hidden = columns >= limits[:, 1:]
     columns = torch.minimum(columns, limits[:, 1:] - 1)
     part = {name: [x[rows.unsqueeze(1), columns] for x in out[name]]
-            for name in (SOURCE_POSITIONS, SOURCE_SENTENCES, SOURCE_OFFSETS)}  # fmt: skip
+            for name in ("source_positions", "source_sentences", "source_offsets")}  # fmt: skip
     states = [x[columns.t(), rows] for x in out["encoder_out"]]
     return {"encoder_out": states, "encoder_padding_mask": [hidden], "encoder_embedding": [],
             "encoder_states": [], "src_tokens": [], "src_lengths": [], **part}  # fmt: skip
 
 
 def start_context(model: nn.Module, rows: int, device: torch.device) -> list[Tensor]:
-    """Return the context before the first sentence: keys and values of all layers, then the fields
-    of :class:`Context`."""
-    weight = next(model.decoder.parameters())
-    keys = []
-    for layer in model.decoder.layers:
-        attention = layer.self_attn
-        shape = rows, attention.num_heads, 0, attention.head_dim
-        keys.append(torch.zeros(shape, dtype=weight.dtype, device=device))
+    """Return the context before the first sentence: the fields of :class:`Context`, then keys and
+    then values of all layers."""
+    weight, attention = next(model.decoder.parameters()), model.decoder.layers[0].self_attn
+    shape = rows, attention.num_heads, 0, attention.head_dim
+    keys = [torch.zeros(shape, dtype=weight.dtype, device=device)] * len(model.decoder.layers)
     hidden = torch.zeros(rows, 0, dtype=torch.bool, device=device)
     zero = torch.zeros(rows, 1, device=device)
-    return [*keys, *keys, hidden, hidden.long(), hidden.float(), zero, zero.long()]
+    return [hidden, hidden.long(), hidden.float(), zero, zero.long(), *keys, *keys]
+
+
+def fill_cache(decoder: nn.Module, state: dict[str, Any], context: list[Tensor]) -> None:
+    """Put the keys and values of a context into an incremental state."""
+    cached = context[len(Context._fields) :]
+    layers = len(decoder.layers)
+    for layer, key, value in zip(decoder.layers, cached[:layers], cached[layers:], strict=True):
+        layer.self_attn._set_input_buffer(state, {"prev_key": key, "prev_value": value})
 
 
 def extend_context(
@@ -213,9 +201,10 @@ def extend_context(
 ) -> list[Tensor]:
     """Return the context of sentence ``number + 1`` after the decoder inputs ``tokens``, int64
     [B, T], of sentence ``number``."""
-    old = Context(*context[-len(Context._fields) :])
+    old = Context(*context[: len(Context._fields)])
     padding = tokens.eq(decoder.padding_idx)
     state: dict[str, Any] = {}
+    fill_cache(decoder, state, context)
     decoder(tokens, encoder_out=out, incremental_state=state, all_tokens=True, features_only=True)
     positions = torch.arange(tokens.size(1), device=tokens.device).float().expand(tokens.shape)
     if decoder.positions.relative:
@@ -236,4 +225,4 @@ def extend_context(
     index = columns[:, None, :, None]
     cached = [x.gather(2, index.expand(-1, x.size(1), -1, x.size(3))) for x in cached]
     fields = [x.gather(1, columns) for x in (sentences, positions)]
-    return [*cached, hidden, *fields, old.start + lengths, torch.full_like(lengths, number)]
+    return [hidden, *fields, old.start + lengths, torch.full_like(lengths, number), *cached]

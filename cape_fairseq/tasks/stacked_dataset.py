@@ -1,7 +1,5 @@
 """Stacks of a binarized data set."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -113,17 +111,10 @@ class StackedDataset(LanguagePairDataset):
         self.src, self.tgt = source, target
         self.group()
         super().__init__(
-            source,
-            source.sizes,
-            pairs.src_dict,
-            target,
-            target.sizes,
-            pairs.tgt_dict,
-            left_pad_source=pairs.left_pad_source,
-            left_pad_target=pairs.left_pad_target,
-            shuffle=pairs.shuffle,
-            pad_to_multiple=pairs.pad_to_multiple,
-        )
+            source, source.sizes, pairs.src_dict, target, target.sizes, pairs.tgt_dict,
+            left_pad_source=pairs.left_pad_source, left_pad_target=pairs.left_pad_target,
+            shuffle=pairs.shuffle, pad_to_multiple=pairs.pad_to_multiple,
+        )  # fmt: skip
         self.report()
 
     def group(self) -> None:

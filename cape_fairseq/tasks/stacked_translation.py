@@ -1,20 +1,19 @@
 """The task ``stacked_translation``: consecutive sentence pairs are joined into stacks."""
 
-# No "from __future__ import annotations": fairseq reads the types of options at run time.
-import copy
 import logging
-from contextlib import nullcontext
-from dataclasses import dataclass
+from argparse import Namespace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum
+from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
-from omegaconf import II, OmegaConf, open_dict
+from omegaconf import II, OmegaConf
 
 from cape_fairseq.data.stacking import (
     JUNCTIONS,
@@ -23,9 +22,8 @@ from cape_fairseq.data.stacking import (
     group_by_tokens,
     sample_groups,
 )
-from cape_fairseq.options import option, require
+from cape_fairseq.options import option, require, validate
 from cape_fairseq.tasks.document_generator import SEARCHES, DocumentGenerator
-from cape_fairseq.tasks.document_scorer import DocumentScorer
 from cape_fairseq.tasks.stacked_dataset import Groups, JoinedSide, JunctionEditor, StackedDataset
 
 logger = logging.getLogger(__name__)
@@ -41,9 +39,8 @@ class StackedTranslationConfig(TranslationConfig):
     )
     stack_junction: ChoiceEnum(JUNCTIONS) = option(
         "comma", "comma: a final full stop becomes a comma and the next first letter lower case "
-        "(CAPE); none: sentences stay as they are; separator: a token between sentences",
+        "(CAPE); none: sentences stay as they are; separator: the token <s> between sentences",
     )  # fmt: skip
-    stack_separator: str = option("<s>", "the token of --stack-junction separator")
     stack_keep_rest: bool = option(False, "keep a shorter stack at the end of a split")
     stack_swap: bool = option(
         False, "move the first sentence of each stack to its end (SHAPE, Table 1)"
@@ -81,20 +78,13 @@ class StackedTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         for name in ("load_alignments", "num_batch_buckets", "truncate_source"):
             require(not getattr(cfg, name), name, "set", "left out: stacks do not have it")
-        for name in ("stack_min_tokens", "stack_sentences", "stack_max_tokens"):
-            value = getattr(cfg, name)
-            require(value is None or value >= 1, name, value, "at least 1")
+        validate(cfg, [i for i in fields(StackedTranslationConfig) if i.name.startswith("stack_")])
         names = ("stack_min_tokens", "stack_sentences", "stack_probability")
         given = [name for name in names if getattr(cfg, name) is not None]
         expected = "the only one of min-tokens, sentences and probability"
         require(len(given) < 2, (given or names)[0], "set", expected)
-        share = cfg.stack_probability
-        require(share is None or 0 < share <= 1, "stack_probability", share, "above 0 and up to 1")
-        if cfg.stack_junction == "separator":
-            for dictionary in (src_dict, tgt_dict):
-                known = cfg.stack_separator in dictionary.indices
-                expected = "in both dictionaries, for instance <s>"
-                require(known, "stack_separator", cfg.stack_separator, expected)
+        share = cfg.stack_probability or 0
+        require(share <= 1, "stack_probability", share, "at most 1")
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
@@ -115,7 +105,7 @@ class StackedTranslationTask(TranslationTask):
             lambda number: [
                 group
                 for group in self.make_groups(pairs, number, documents)
-                if documents is None or pairs.src_sizes[group[0]] > 1  # not an empty line
+                if len(group) > 1 or pairs.src_sizes[group[0]] > 1  # not an empty line
             ],
             changes=mixes,
             epoch=epoch,
@@ -146,7 +136,7 @@ class StackedTranslationTask(TranslationTask):
         bpe = self.build_bpe(self.cfg.stack_bpe) if junction == "comma" else None
         editor = JunctionEditor(dictionary, bpe) if junction == "comma" else None
         has_separator = junction == "separator"
-        separator = dictionary.index(self.cfg.stack_separator) if has_separator else None
+        separator = dictionary.bos() if has_separator else None
         return JoinedSide(sentences, sizes, dictionary.eos(), separator, editor)
 
     def make_groups(
@@ -177,17 +167,35 @@ class StackedTranslationTask(TranslationTask):
         """
         if getattr(args, "score_reference", False):
             if self.cfg.stack_junction == "separator":
-                return DocumentScorer(self.target_dictionary, self.cfg.stack_separator)
+                return DocumentScorer(self.target_dictionary)
             return super().build_generator(models, args, *more, **kwargs)
         if (getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)) == (0, 200):
-            args = copy.copy(args)
-            with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
-                args.max_len_a = 2
-        if all(getattr(m.decoder, "sentence_context", None) is not None for m in models):
+            given = OmegaConf.to_container(args) if OmegaConf.is_config(args) else vars(args)
+            args = Namespace(**{**given, "max_len_a": 2})
+        are_documents = {getattr(m.decoder, "sentence_context", None) is not None for m in models}
+        if len(are_documents) > 1:
+            raise ValueError("models with and without --sentence-context cannot be an ensemble")
+        if are_documents == {True}:
             kwargs["seq_gen_cls"] = DocumentGenerator
-            search = {"document_search": self.cfg.document_search}
             kwargs["extra_gen_cls_kwargs"] = {
                 **(kwargs.get("extra_gen_cls_kwargs") or {}),
-                **search,
+                "document_search": self.cfg.document_search,
             }
         return super().build_generator(models, args, *more, **kwargs)
+
+
+class DocumentScorer(SequenceScorer):
+    """Scores of the tokens of a reference, without those of separators."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        super().__init__(dictionary)
+        self.separator = dictionary.bos()
+
+    def generate(self, models: Any, sample: Any, **kwargs: Any) -> list[list[dict[str, Any]]]:
+        hypotheses = super().generate(models, sample, **kwargs)
+        for (hypothesis,) in hypotheses:
+            real = hypothesis["tokens"] != self.separator
+            for name in ("tokens", "positional_scores"):
+                hypothesis[name] = hypothesis[name][real]
+            hypothesis["score"] = hypothesis["positional_scores"].mean()
+        return hypotheses

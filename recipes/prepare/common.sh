@@ -74,7 +74,7 @@ binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary
     fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
         --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
         --destdir "$OUT/data-bin" --workers "$WORKERS"
-    cp "$OUT/bpecodes" "$OUT/data-bin/"
+    find "$OUT/bpecodes" "$OUT/raw" -maxdepth 1 \( -name bpecodes -o -name '*.documents' \) -exec cp {} "$OUT/data-bin/" \;
     touch "$OUT/data-bin/done"
     echo "done: $OUT/data-bin"
 }

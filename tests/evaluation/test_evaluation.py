@@ -12,11 +12,7 @@ from sacrebleu.metrics import BLEU
 from cape_fairseq.cli import TOOLS, main
 from cape_fairseq.evaluation.bleu_by_length import compute_length_ratio, count_kept_sentences
 from cape_fairseq.evaluation.generated import read_generated
-from cape_fairseq.evaluation.position_loss import (
-    average_bins,
-    average_windows,
-    build_matrix,
-)
+from cape_fairseq.evaluation.position_loss import average_bins, average_windows, build_matrix
 
 RNG = np.random.default_rng(0)
 

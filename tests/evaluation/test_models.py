@@ -12,7 +12,7 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
-from cape_fairseq.evaluation.shift_invariance import compute_similarities, make_shiftable
+from cape_fairseq.evaluation.shift_invariance import compute_similarities
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.translate import MAX_WORDS, split_sentences
 from tests.support import build, fairseq, make_batch, run, train
@@ -43,7 +43,7 @@ def test_similarity_of_hidden_states_equals_a_slow_rewrite():
         for a, b, tokens in zip(*states, (source, target), strict=True)
     ]
     for side in (model.encoder, model.decoder):
-        make_shiftable(side, "x")
+        del side.positions.augment
     net_input = {"src_tokens": source, "prev_output_tokens": target}
     found = compute_similarities(model, [net_input], [0.0, 40.0])
     for side, value in zip(("encoder", "decoder"), expected, strict=True):

@@ -7,13 +7,7 @@ import logging
 import pytest
 import torch
 
-from tests.support import (
-    ENCODINGS,
-    SYSTEMS,
-    build,
-    build_stock,
-    make_batch,
-)
+from tests.support import ENCODINGS, SYSTEMS, build, build_stock, make_batch
 
 SOURCE, TARGET = make_batch([7, 3], left=True), make_batch([6, 6], begin=True)
 

@@ -139,7 +139,6 @@ def test_edits_apply_bpe_again(data_bin):
 @pytest.mark.parametrize(
     "options",
     [
-        {"stack_separator": "<nothing>", "stack_junction": "separator"},
         {"stack_probability": 1.5},
         {"stack_sentences": 0},
         {"stack_sentences": 2, "stack_min_tokens": 3},
