@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train a model of documents on your own text: a sentence model (recipes/train.sh), then a second training on
+# Train a document-level model on your own text: a sentence model (recipes/train.sh), then a second training on
 # documents with windows of sentences. Then translate the test set document by document and sentence by
 # sentence, and print BLEU and the loss by position.
 #

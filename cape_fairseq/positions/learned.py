@@ -36,7 +36,8 @@ class Learned(PositionEncoding):
 
     def embed(self, positions: Tensor) -> list[Tensor]:
         if getattr(self.cfg, "sentence_context", None) is not None:
-            positions = positions.clamp(max=self.max_length - 1)  # they restart in every sentence
+            # Positions restart in every sentence; a longer sentence reuses the last one.
+            positions = positions.clamp(max=self.max_length - 1)
         elif positions.size(1) > self.max_length:
             option = f"max_{'source' if self.side.name == 'encoder' else 'target'}_positions"
             raise ValueError(

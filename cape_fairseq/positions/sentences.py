@@ -45,14 +45,11 @@ def find_first(numbers: Tensor, wanted: Tensor) -> Tensor:
 
 
 def see_sentences(queries: Tensor, keys: Tensor, before: int, after: int) -> Tensor:
-    """Return which keys a query may look at: those of the sentences from ``before`` its own to
-    ``after`` it.
+    """Return which keys each query may attend to: bool [B, T, S].
 
     Args:
-        queries, keys: numbers of the sentences, int64 [B, T] and [B, S].
-
-    Returns:
-        bool [B, T, S].
+        queries, keys: sentence of each query and key, int64 [B, T] and [B, S].
+        before, after: number of visible sentences before and after the query's own.
     """
     distance = queries.unsqueeze(2) - keys.unsqueeze(1)
     return (distance <= before) & (distance >= -after)
