@@ -12,11 +12,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/documents.sh}
 export TEXT SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
-CONTEXT=${CONTEXT:-1} STACKS=${STACKS:-200} LENGTHS=${LENGTHS:-"300 1000"}
+CONTEXT=${CONTEXT:-1} STACKS=${STACKS:-133} LENGTHS=${LENGTHS:-"300 1000"}
 case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
     *) export LR=${LR:-5e-4} UPDATES=${UPDATES:-30000} ;;
 esac
+read -ra EXTRA_OPTIONS <<< "${EXTRA:-}"
 DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 
 # 1. The sentence model.
@@ -29,21 +30,21 @@ done
 run mkdir -p "$SAVE"
 [ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
     --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --task stacked_translation \
-    --stack-junction separator --stack-probability 1 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
+    --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
-    --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0
+    --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA_OPTIONS[@]}"
 run touch "$SAVE/trained"
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 
-# 3. Documents of at least so many target tokens, with context and (N = 0) sentence by sentence.
+# 3. Documents, cut after so many target tokens, with context and (N = 0) sentence by sentence.
 generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" --source-lang "$SRC" --target-lang "$TGT"
     --task stacked_translation --stack-junction separator --beam 4 --remove-bpe --num-workers 0)
 for length in $LENGTHS; do
-    stacks=(--stack-min-tokens "$length")
+    stacks=(--stack-min-tokens "$length" --stack-keep-rest)
     [ -e "$SAVE/$length.txt" ] || write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"
     [ -e "$SAVE/$length.sentences.txt" ] || write "$SAVE/$length.sentences.txt" "${generate[@]}" "${stacks[@]}" --model-overrides "{'sentence_context': 0}"
-    echo "documents of at least $length tokens:"
+    echo "documents, cut after $length tokens:"
     run cape-fairseq compare "documents=$SAVE/$length.txt" "sentences=$SAVE/$length.sentences.txt"
 done
 [ -e "$SAVE/loss.txt" ] || write "$SAVE/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
