@@ -110,6 +110,7 @@ class Attention(MultiheadAttention):
             k = torch.cat([saved["prev_key"][:, :, first:], k], dim=2)
             v = torch.cat([saved["prev_value"][:, :, first:], v], dim=2)
         if incremental_state is not None:
+            k, v = k.contiguous(), v.contiguous()  # every step reads them
             self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
         return k, v
 
@@ -125,14 +126,11 @@ class Attention(MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> IncrementalState:
-        """Reorder cached keys and values; hypotheses of one sentence have the same source."""
-        beam = self.beam_size
-        if self.encoder_decoder_attention and beam > 1:
-            sentences = torch.arange(len(new_order), device=new_order.device) // beam
-            saved = self._get_input_buffer(incremental_state)
-            same_size = not saved or saved["prev_key"].size(0) == len(new_order)
-            if same_size and torch.equal(new_order // beam, sentences):
-                return incremental_state
-        for name, tensor in (saved := self._get_input_buffer(incremental_state)).items():
-            saved[name] = tensor.index_select(0, new_order)
-        return self._set_input_buffer(incremental_state, saved)
+        """Reorder cached keys and values. Those of the source stay unless sentences are finished:
+        hypotheses of one sentence have the same source."""
+        saved = self._get_input_buffer(incremental_state)
+        same_size = saved and saved["prev_key"].size(0) == len(new_order)
+        if same_size and self.encoder_decoder_attention:
+            return incremental_state
+        reordered = {name: tensor.index_select(0, new_order) for name, tensor in saved.items()}
+        return self._set_input_buffer(incremental_state, reordered)

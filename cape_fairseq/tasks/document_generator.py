@@ -29,7 +29,6 @@ class DocumentEnsemble(EnsembleModel):
         super().__init__(models)
         self.separator, self.eos = dictionary.bos(), dictionary.eos()
         self.prepared: list[EncoderOut] | None = None  # encoder outputs of the next search
-        self.beam = 1
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
         return self.prepared or super().forward_encoder(net_input)
@@ -49,10 +48,8 @@ class DocumentEnsemble(EnsembleModel):
         return scores, attention
 
     def reorder_encoder_out(self, encoder_outs: list[EncoderOut], new_order: Tensor) -> Any:
-        """Reorder rows; hypotheses of one sentence have the same source and context."""
-        rows = torch.arange(len(new_order), device=new_order.device)
-        count = encoder_outs[0]["encoder_padding_mask"][0].size(0)
-        if len(rows) == count and torch.equal(new_order // self.beam, rows // self.beam):
+        """Reorder rows, unless hypotheses of one sentence only change places."""
+        if len(new_order) == encoder_outs[0]["encoder_padding_mask"][0].size(0):
             return encoder_outs
         return super().reorder_encoder_out(encoder_outs, new_order)
 
@@ -69,7 +66,6 @@ class DocumentGenerator(SequenceGenerator):
     ) -> None:
         super().__init__(DocumentEnsemble(models, dictionary), dictionary, **kwargs)
         self.document_search = document_search
-        self.model.beam = self.beam_size
         self.separator = dictionary.bos()
 
     @torch.no_grad()
