@@ -31,7 +31,7 @@ run mkdir -p "$SAVE"
 [ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
     --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --task stacked_translation \
     --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
-    --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' \
+    --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
     --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA_OPTIONS[@]}"
 run touch "$SAVE/trained"

@@ -42,7 +42,7 @@ for system in $SYSTEMS; do
     run mkdir -p "$save"
     # 3. Training; it resumes from checkpoint_last.pt.
     [ -e "$save/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" "${options[@]}" --source-lang en \
-        --target-lang de --seed 1 --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --dropout 0.1 \
+        --target-lang de --seed 1 --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
         --optimizer adam --adam-betas '(0.9, 0.98)' --lr 4e-3 --lr-scheduler inverse_sqrt \
         --warmup-updates 200 --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
         --save-interval-updates 100 --keep-interval-updates 1 --no-epoch-checkpoints --log-interval 50 --num-workers 0

@@ -46,7 +46,7 @@ done
 run mkdir -p "$SAVE"
 [ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" \
     --source-lang "$SRC" --target-lang "$TGT" --seed "$SEED" --dropout 0.1 \
-    --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
+    --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
     --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
     --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA[@]}"

@@ -34,7 +34,7 @@ import cape_fairseq.models  # noqa: F401
 from cape_fairseq.criterions.chunked import ChunkedCriterion
 from cape_fairseq.tasks.document_generator import DocumentGenerator
 
-STEPS = "stock,sinpos,sinpos+chunked,sinpos+chunked+bf16,cape,rope_cross,relpos,floater"
+STEPS = "stock,sinpos,sinpos+chunked+dropout,cape,rope_cross,relpos,floater"
 SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6)}
 SENTENCE, TOKENS = 25, 4096
 
@@ -76,7 +76,7 @@ def make_batch(length: int, rows: int, words: int) -> dict[str, Any]:
 
 
 def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[], None]:
-    """Return a step of ``stock``, ``transformers`` or ENCODING[+chunked][+bf16]."""
+    """Return a step of ``stock``, ``transformers`` or ENCODING[+chunked][+dropout][+bf16]."""
     encoding, *switches = name.split("+")
     inputs = batch["net_input"]
     if encoding == "transformers":
@@ -89,7 +89,8 @@ def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[],
             return F.cross_entropy(found, batch["target"].flatten(), label_smoothing=0.1)
     else:
         arch = "transformer" if encoding == "stock" else f"{encoding}_transformer"
-        options = {"autocast": "bf16"} if "bf16" in switches else {}
+        options = {"fast_dropout": "dropout" in switches}
+        options |= {"autocast": "bf16"} if "bf16" in switches else {}
         model = build(arch, args, **options).train()
         plain, chunked = LabelSmoothedCrossEntropyCriterion, ChunkedCriterion
         criterion = (chunked if "chunked" in switches else plain)(Task(args.words), False, 0.1)

@@ -25,6 +25,7 @@ from cape_fairseq.models.encoder import PositionalEncoder
 from cape_fairseq.models.source_scale import resolve_source_scale
 from cape_fairseq.models.warm_start import adapt_state_dict, encode_options
 from cape_fairseq.modules.admin import initialize_omegas
+from cape_fairseq.modules.dropout import replace_dropout
 from cape_fairseq.options import format_flag
 from cape_fairseq.positions.base import Noise
 
@@ -63,6 +64,8 @@ class PositionalTransformer(TransformerModelBase):
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
         model = super().build_model(PositionalTransformerConfig.from_namespace(options), task)
         model.encoder.source_scale.fill_(scale)
+        if args.fast_dropout:
+            replace_dropout(model)
         if args.residual_init == "admin":
             initialize_omegas(model, task)
             args.residual_init = "admin-profiled"

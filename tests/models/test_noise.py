@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import distributed
 
+from cape_fairseq.modules.dropout import FastDropout
 from tests.support import SYSTEMS, build, make_batch
 
 RANDOM = ["cape", "shape", "sinpos-randpos", "floater-cape"]
@@ -69,3 +70,19 @@ def test_cross_attention_of_rope_cross_ignores_a_common_shift():
         after = model(SOURCE, None, TARGET)[0]
     assert positions.rotates_cross_attention
     torch.testing.assert_close(before, after, atol=2e-5, rtol=1e-4)
+
+
+def test_fast_dropout_keeps_the_share_and_the_mean():
+    torch.manual_seed(1)
+    model = build("sinpos", fast_dropout=True, dropout=0.25)
+    module = model.decoder.layers[0].dropout_module
+    assert type(module) is FastDropout
+    x = torch.ones(1000, 1001, requires_grad=True)
+    assert module(x) is x  # in evaluation
+    y = module.train()(x)
+    assert (y == 0).float().mean() == pytest.approx(0.25, abs=2e-3)
+    assert set(y.detach().unique().tolist()) == {0.0, pytest.approx(4 / 3)}
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+    rows = (module(x) == 0).float()
+    assert (rows[1:] * rows[:-1]).mean() == pytest.approx(0.25**2, abs=2e-3)  # independent
