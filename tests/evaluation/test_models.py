@@ -42,8 +42,6 @@ def test_similarity_of_hidden_states_equals_a_slow_rewrite():
         ).mean()
         for a, b, tokens in zip(*states, (source, target), strict=True)
     ]
-    for side in (model.encoder, model.decoder):
-        del side.positions.augment
     net_input = {"src_tokens": source, "prev_output_tokens": target}
     found = compute_similarities(model, [net_input], [0.0, 40.0])
     for side, value in zip(("encoder", "decoder"), expected, strict=True):
