@@ -138,7 +138,7 @@ def test_hydra_trains(data_bin, tmp_path):
     output = fairseq(
         "generate", data_bin, "--path", tmp_path / "save" / "checkpoint_last.pt", "--cpu"
     )
-    assert "global shift 2" in output
+    assert "--cape-global-shift 2" in output
 
 
 def test_sigterm_saves_a_checkpoint_and_exits_143(data_bin, tmp_path):
