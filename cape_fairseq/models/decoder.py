@@ -41,21 +41,16 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         prev_output_tokens: Tensor,
         encoder_out: EncoderOut | None = None,
         incremental_state: IncrementalState | None = None,
-        features_only: bool = False,
-        full_context_alignment: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
-        noise: Noise | None = None,
-        all_tokens: bool = False,
-        **_: Any,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        features_only: bool = False, full_context_alignment: bool = False,
+        alignment_layer: int | None = None, alignment_heads: int | None = None,
+        noise: Noise | None = None, all_tokens: bool = False, **_: Any,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:  # fmt: skip
         """Score the next token at every position, or at the last one in step-by-step decoding.
 
-        The arguments are fairseq's, ``noise`` of the target positions (None in evaluation), and
-        ``all_tokens``, which gives an empty incremental state the keys of all tokens in one pass.
-
-        The result is scores [B, T, vocabulary] or features [B, T, C], and a dictionary with the
-        cross-attention weights of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
+        The arguments are fairseq's, ``noise`` of the target positions, and ``all_tokens``, which
+        puts the keys of all tokens into an incremental state in one pass. Returns scores
+        [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
+        of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
         last_only = incremental_state is not None and not all_tokens
         new = slice(-1, None) if last_only else slice(None)

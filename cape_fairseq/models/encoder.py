@@ -55,13 +55,10 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
         token_embeddings: Tensor | None = None,
         noise: Noise | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encode int64 [B, S], padded on either side.
+        """Encode int64 [B, S], padded on either side. ``noise`` moves the source positions.
 
-        The arguments are fairseq's, and ``noise`` of the source positions (None in evaluation). The
-        result is fairseq's dictionary, with a BOS of length S + 1, and what the decoder's positions
-        need, empty if they do not: ``source_positions`` [B, S] for rotations in cross-attention,
-        ``source_summary`` (see :meth:`PositionEncoding.summarize`), and with windows
-        ``source_sentences`` and ``source_offsets`` [B, S].
+        The result is fairseq's dictionary, with a BOS of length S + 1, and what the decoder's
+        positions need, empty if they do not.
         """
         tokens = self.prepend_bos(src_tokens)
         padding_mask = tokens.eq(self.padding_idx)
@@ -82,12 +79,8 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
             self.positions.count_lengths(padding_mask)
 
         x, embedding = self.embed(tokens, token_embeddings, embeddings, hidden)
-        states = [x]
-        for layer in self.layers:
-            x = self.add_embedding(x, embeddings, layer.number) if layer.number > 0 else x
-            x = layer(x, **select_layer(biases, layer.number), **attention)
-            states.append(x)
-        x = x if self.layer_norm is None else self.layer_norm(x)
+        states = self.run_layers(x, embeddings, biases, attention)
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         needs_positions = self.positions.rotates_cross_attention
         if self.cross_context > 0:  # sentences are seen in their places
             positions = self.scale_positions(numbers)
@@ -104,6 +97,17 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
             "source_sentences": [] if sentences is None else [sentences.numbers],
             "source_offsets": [] if sentences is None else [sentences.offsets],
         }
+
+    def run_layers(
+        self, x: Tensor, embeddings: list[Tensor], biases: list[dict], attention: dict[str, Any]
+    ) -> list[Tensor]:
+        """Return the input of the first layer and the outputs of all, each [S, B, C]."""
+        states = [x]
+        for layer in self.layers:
+            x = self.add_embedding(x, embeddings, layer.number) if layer.number > 0 else x
+            x = layer(x, **select_layer(biases, layer.number), **attention)
+            states.append(x)
+        return states
 
     def embed(
         self,
