@@ -160,8 +160,7 @@ def make_generator(model: Any, args: Namespace, length: int, cls: Any = Sequence
 
 
 def run_decode(args: Namespace) -> None:
-    batch = make_batch(SENTENCE, 32, args.words)
-    runs: dict[str, Callable[[], Any]] = {}
+    batch, runs = make_batch(SENTENCE, 32, args.words), {}
     for arch in ("transformer", "sinpos_transformer", "rope_cross_transformer"):
         generator = make_generator(build(arch, args), args, SENTENCE)
         runs[arch] = lambda g=generator: g.generate(None, batch)

@@ -56,7 +56,7 @@ def measure_terms(hypotheses: list[list[str]], references: list[list[str]]) -> d
                 places.setdefault(term, []).append(number)
         for term, numbers in places.items():
             if len(numbers) > 1:
-                hits = [term in hypothesis[number] for number in numbers]
+                hits = [term in TERM.findall(hypothesis[number]) for number in numbers]
                 found += hits
                 consistent.append(all(hits))
     return {"term_recall": np.mean(found or 0), "term_consistency": np.mean(consistent or 0)}
