@@ -157,6 +157,6 @@ def validate_options(args: Any) -> None:
         for name in ("cape_mean_normalize", "checkpoint_activations"):
             given = getattr(args, name, None)
             require(not given, name, "set", "left out with --sentence-context")
-    elif args.sentence_cross_context:
+    else:
         cross = args.sentence_cross_context
-        require(False, "sentence_cross_context", cross, "left out without --sentence-context")
+        require(cross == 0, "sentence_cross_context", cross, "0 without --sentence-context")
