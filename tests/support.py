@@ -115,8 +115,10 @@ def run(*command, check: bool = True, gpu: bool = False, **options) -> subproces
 def fairseq(tool: str, *arguments, **options) -> str:
     """Run fairseq-TOOL with the plugin; return what it printed."""
     user_dir = [] if tool == "preprocess" else ["--user-dir", ROOT / "cape_fairseq"]
-    workers = [] if tool in ("preprocess", "interactive") else ["--num-workers", 0]
-    command = [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir, *workers]
+    # Without the reading thread, which can abort a run that ends within an epoch.
+    reading = ["--num-workers", 0, "--data-buffer-size", 0]
+    reading = [] if tool in ("preprocess", "interactive") else reading
+    command = [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir, *reading]
     result = run(*command, **options)
     return result.stdout + result.stderr
 
