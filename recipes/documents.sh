@@ -33,7 +33,7 @@ run mkdir -p "$SAVE"
     --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
-    --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 --data-buffer-size 0 "${EXTRA_OPTIONS[@]}"
+    --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA_OPTIONS[@]}"
 run touch "$SAVE/trained"
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 

@@ -19,7 +19,7 @@ fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
         --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
         --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$lr" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
         --max-tokens 4096 --max-update "$updates" --update-epoch-batch-itr True --no-epoch-checkpoints \
-        --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 --data-buffer-size 0 "$@"
+        --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 "$@"
     run touch "$save/trained"
     [ -e "$save/averaged.pt" ] || run cape-fairseq average "$save" --last 5 --output "$save/averaged.pt"
     [ -e "$save/test.txt" ] || write "$save/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" \

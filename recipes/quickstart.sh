@@ -45,7 +45,7 @@ for system in $SYSTEMS; do
         --target-lang de --seed 1 --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
         --optimizer adam --adam-betas '(0.9, 0.98)' --lr 4e-3 --lr-scheduler inverse_sqrt \
         --warmup-updates 200 --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
-        --save-interval-updates 100 --keep-interval-updates 1 --no-epoch-checkpoints --log-interval 50 --num-workers 0 --data-buffer-size 0
+        --save-interval-updates 100 --keep-interval-updates 1 --no-epoch-checkpoints --log-interval 50 --num-workers 0
     run touch "$save/trained"
     # 4. Translation of sentences and documents, and the loss of the reference at every position.
     generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$save/checkpoint_best.pt" --beam 4 --remove-bpe --num-workers 0)

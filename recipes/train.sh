@@ -49,7 +49,7 @@ run mkdir -p "$SAVE"
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
     --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
-    --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 --data-buffer-size 0 "${EXTRA[@]}"
+    --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA[@]}"
 run touch "$SAVE/trained"
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 

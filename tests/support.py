@@ -115,9 +115,10 @@ def run(*command, check: bool = True, gpu: bool = False, **options) -> subproces
 def fairseq(tool: str, *arguments, **options) -> str:
     """Run fairseq-TOOL with the plugin; return what it printed."""
     user_dir = [] if tool == "preprocess" else ["--user-dir", ROOT / "cape_fairseq"]
-    # Without the reading thread, which can abort a run that ends within an epoch.
+    # A thread that still reads ahead when a run ends can abort it.
     reading = ["--num-workers", 0, "--data-buffer-size", 0]
-    reading = [] if tool in ("preprocess", "interactive") else reading
+    if tool in ("preprocess", "interactive"):
+        reading = []
     command = [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir, *reading]
     result = run(*command, **options)
     return result.stdout + result.stderr
