@@ -1,4 +1,4 @@
-"""Time and memory of encodings, decoding and documents, beside stock fairseq and transformers.
+"""Time and memory of encodings, decoding and documents, beside stock fairseq and other toolkits.
 
     benchmark.py step [--size base] [--lengths 30,100,300] [--peers]    a training step
     benchmark.py memory [--words 32000]             peak memory of a training step, MiB
@@ -6,7 +6,8 @@
     benchmark.py documents [--lengths 100,4000]     per target token, beside sentences alone
 
 Systems take turns, round after round; each line of JSON has ratios of medians, and quartiles in
-milliseconds. Weights are random. ``--peers`` needs ``pip install .[peers]``.
+milliseconds. Weights are random. ``--size table9`` has the sizes of CAPE's Table 9. ``--peers``
+needs ``pip install .[peers]``; Joey NMT takes part if it can be imported.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -28,6 +30,7 @@ from fairseq.data import Dictionary
 from fairseq.models import build_model
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.sequence_generator import SequenceGenerator
+from peers import PEERS, build_joey, build_marian  # beside this file
 from torch.nn import functional as F
 
 import cape_fairseq.models  # noqa: F401
@@ -35,7 +38,7 @@ from cape_fairseq.criterions.chunked import ChunkedCriterion
 from cape_fairseq.tasks.document_generator import DocumentGenerator
 
 STEPS = "stock,sinpos,sinpos+chunked+dropout,cape,rope_cross,relpos,floater"
-SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6)}
+SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6), "table9": (768, 3072, 8, 6)}
 SENTENCE, TOKENS = 25, 4096
 
 
@@ -56,17 +59,6 @@ def build(arch: str, args: Namespace, **options: Any) -> Any:
     return build_model(Namespace(arch=arch, **options), Task(args.words))
 
 
-def build_marian(args: Namespace) -> Any:
-    from transformers import MarianConfig, MarianMTModel
-
-    dim, hidden, heads, layers = SIZES[args.size]
-    sizes = {"ffn_dim": hidden, "attention_heads": heads, "layers": layers}
-    sides = {f"{side}_{k}": value for side in ("encoder", "decoder") for k, value in sizes.items()}
-    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
-    return MarianMTModel(MarianConfig(vocab_size=args.words, d_model=dim, dropout=0.1,
-                                      forced_eos_token_id=None, **ids, **sides))  # fmt: skip
-
-
 def make_batch(length: int, rows: int, words: int) -> dict[str, Any]:
     source, target = torch.randint(4, words, (2, rows, length))
     previous = torch.cat([torch.full((rows, 1), 2), target[:, :-1]], 1)
@@ -75,30 +67,37 @@ def make_batch(length: int, rows: int, words: int) -> dict[str, Any]:
     return {"net_input": net_input, "target": target, "ntokens": target.numel()}
 
 
-def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[], None]:
-    """Return a step of ``stock``, ``transformers`` or ENCODING[+chunked][+dropout][+bf16]."""
+def make_loss(name: str, args: Namespace, batch: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the model and the loss of ``stock``, a peer or ENCODING[+chunked][+dropout][+bf16]."""
     encoding, *switches = name.split("+")
-    inputs = batch["net_input"]
+    target = batch["target"]
+    source, lengths, previous = batch["net_input"].values()
     if encoding == "transformers":
-        model = build_marian(args).train()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-        source, previous = inputs["src_tokens"], inputs["prev_output_tokens"]
+        model = build_marian(args.words, *SIZES[args.size])
+        return model, lambda: F.cross_entropy(
+            model(source, torch.ones_like(source), previous).logits.flatten(0, 1),
+            target.flatten(), label_smoothing=0.1)  # fmt: skip
+    if encoding == "joeynmt":
+        model = build_joey(args.words, *SIZES[args.size])
+        mask = torch.ones_like(source, dtype=torch.bool).unsqueeze(1)
+        inputs = {"src": source, "trg_input": previous, "trg": target, "src_mask": mask,
+                  "trg_mask": mask, "src_length": lengths}  # fmt: skip
+        return model, lambda: model(return_type="loss", **inputs)[0]
+    arch = "transformer" if encoding == "stock" else f"{encoding}_transformer"
+    options = {"fast_dropout": "dropout" in switches}
+    options |= {"autocast": "bf16"} if "bf16" in switches else {}
+    model = build(arch, args, **options)
+    cls = ChunkedCriterion if "chunked" in switches else LabelSmoothedCrossEntropyCriterion
+    criterion = cls(Task(args.words), False, 0.1)
+    return model, lambda: criterion(model, batch)[0]
 
-        def compute_loss() -> torch.Tensor:
-            found = model(source, torch.ones_like(source), previous).logits.flatten(0, 1)
-            return F.cross_entropy(found, batch["target"].flatten(), label_smoothing=0.1)
-    else:
-        arch = "transformer" if encoding == "stock" else f"{encoding}_transformer"
-        options = {"fast_dropout": "dropout" in switches}
-        options |= {"autocast": "bf16"} if "bf16" in switches else {}
-        model = build(arch, args, **options).train()
-        plain, chunked = LabelSmoothedCrossEntropyCriterion, ChunkedCriterion
-        criterion = (chunked if "chunked" in switches else plain)(Task(args.words), False, 0.1)
-        cfg = FairseqAdamConfig(adam_betas="(0.9, 0.98)", use_old_adam=True, lr=[1e-4])
-        optimizer = FairseqAdam(cfg, list(model.parameters()))
 
-        def compute_loss() -> torch.Tensor:
-            return criterion(model, batch)[0]
+def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[], None]:
+    model, compute_loss = make_loss(name, args, batch)
+    model.train()
+    cfg = FairseqAdamConfig(adam_betas="(0.9, 0.98)", use_old_adam=True, lr=[1e-4])
+    optimizer = (torch.optim.AdamW(model.parameters(), lr=1e-4) if name in PEERS
+                 else FairseqAdam(cfg, list(model.parameters())))  # fmt: skip
 
     def step() -> None:
         optimizer.zero_grad()
@@ -126,7 +125,8 @@ def measure(
 
 
 def run_step(args: Namespace) -> None:
-    names = [*args.systems.split(","), *(["transformers"] if args.peers else [])]
+    peers = [name for name in PEERS if args.peers and find_spec(name)]
+    names = [*args.systems.split(","), *peers]
     for length in args.lengths or [30, 100, 300]:
         batch = make_batch(length, TOKENS // length, args.words)
         runs = {name: make_step(name, args, batch) for name in names}
@@ -140,16 +140,8 @@ def run_memory(args: Namespace) -> None:
         make_step(names[0], args, make_batch(30, TOKENS // 30, args.words))()
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
-    for name in names[:4]:
-        command = [
-            sys.executable,
-            __file__,
-            "memory",
-            "--words",
-            str(args.words),
-            "--systems",
-            name,
-        ]
+    for name in names:
+        command = [sys.executable, __file__, "memory", f"--words={args.words}", "--systems", name]
         output = subprocess.check_output(command, text=True)
         print(json.dumps({"part": "memory", "system": name, "MiB": output.split()[-1]}))
 
@@ -165,7 +157,8 @@ def run_decode(args: Namespace) -> None:
         generator = make_generator(build(arch, args), args, SENTENCE)
         runs[arch] = lambda g=generator: g.generate(None, batch)
     if args.peers:
-        marian, source = build_marian(args).eval(), batch["net_input"]["src_tokens"]
+        marian = build_marian(args.words, *SIZES[args.size]).eval()
+        source = batch["net_input"]["src_tokens"]
         options = {"num_beams": 4, "min_new_tokens": SENTENCE, "max_new_tokens": SENTENCE}
         runs["transformers"] = lambda: marian.generate(source, **options)
     measure(runs, args, "transformer", part="decode", size=args.size)

@@ -10,6 +10,8 @@ score_documents.py bleu REFERENCE NAME=FILE[,FILE...] ...
 score_documents.py context DATA_BIN SUBSET NAME=CHECKPOINT[,CHECKPOINT...] ...
     Log-probability of the reference, nats per token, with the right earlier sentences minus that
     with sentences of another document (CXMI with a control). DATA_BIN has SUBSET.documents.
+
+Spreads are 95 % confidence intervals over seeds.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from sacrebleu.metrics import BLEU, CHRF
+from scipy.stats import t as student
 
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.tools import format_table, parse_files
@@ -79,14 +82,21 @@ def score(path: Path, references: list[list[str]]) -> dict[str, float]:
 
 
 def summarize(seeds: list[dict[str, float]]) -> dict[str, Any]:
-    """Return mean and standard deviation over seeds of each score."""
+    """Return mean, standard deviation and 95 % interval over seeds of each score."""
     summary: dict[str, Any] = {"seeds": len(seeds)}
     for name in seeds[0]:
         values = [seed[name] for seed in seeds]
         summary[name] = {"mean": statistics.fmean(values), "values": values}
         if len(values) > 1:
-            summary[name]["deviation"] = statistics.stdev(values)
+            deviation = statistics.stdev(values)
+            interval = student.ppf(0.975, len(values) - 1) * deviation / len(values) ** 0.5
+            summary[name] |= {"deviation": deviation, "interval": float(interval)}
     return summary
+
+
+def format_score(found: dict[str, Any]) -> str:
+    spread = f" ± {found['interval']:.2g}" if "interval" in found else ""
+    return f"{found['mean']:.4g}{spread}"
 
 
 def score_last(model: Any, pairs: list[tuple[list[torch.Tensor], list[torch.Tensor]]]) -> Any:
@@ -148,10 +158,11 @@ def main() -> None:
         }
     names = list(dict.fromkeys(n for found in results.values() for n in found if n != "seeds"))
     rows = [
-        [name, found["seeds"], *(f"{found[n]['mean']:.4g}" if n in found else "-" for n in names)]
+        [name, found["seeds"], *(format_score(found[n]) if n in found else "-" for n in names)]
         for name, found in results.items()
     ]
     print(format_table(["system", "seeds", *names], rows))
+    print("sacreBLEU:", BLEU(force=True, references=[["a"]]).get_signature())
     print(json.dumps(results))
 
 

@@ -1,0 +1,35 @@
+"""Models of other toolkits with the sizes of fairseq's, for ``benchmark.py --peers``."""
+
+from argparse import Namespace
+from typing import Any
+
+PEERS = ("transformers", "joeynmt")
+
+
+def build_marian(words: int, dim: int, hidden: int, heads: int, layers: int) -> Any:
+    """Build MarianMTModel of Hugging Face transformers."""
+    from transformers import MarianConfig, MarianMTModel
+
+    sizes = {"ffn_dim": hidden, "attention_heads": heads, "layers": layers}
+    sides = {f"{side}_{k}": value for side in ("encoder", "decoder") for k, value in sizes.items()}
+    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+    return MarianMTModel(MarianConfig(vocab_size=words, d_model=dim, dropout=0.1,
+                                      forced_eos_token_id=None, **ids, **sides))  # fmt: skip
+
+
+def build_joey(words: int, dim: int, hidden: int, heads: int, layers: int) -> Any:
+    """Build the Transformer of Joey NMT, with one embedding for both sides and the output."""
+    from joeynmt.model import build_model
+    from joeynmt.vocabulary import Vocabulary
+
+    symbols = {"unk": 0, "pad": 1, "bos": 2, "eos": 3, "sep": None}
+    names = {f"{name}_token": f"<{name}>" for name in ("unk", "pad", "bos", "eos")}
+    ids = {f"{name}_id": number for name, number in symbols.items()}
+    cfg = Namespace(**ids, **names, sep_token=None, lang_tags=[])
+    vocabulary = Vocabulary([f"w{number}" for number in range(words - 4)], cfg)
+    side = {"type": "transformer", "hidden_size": dim, "ff_size": hidden, "num_heads": heads,
+            "num_layers": layers, "dropout": 0.1, "embeddings": {"embedding_dim": dim}}  # fmt: skip
+    tied = {"tied_embeddings": True, "tied_softmax": True}
+    model = build_model({"encoder": side, "decoder": side, **tied}, vocabulary, vocabulary)
+    model.loss_function = ("crossentropy", 0.1)
+    return model
