@@ -12,28 +12,12 @@ SYSTEMS=${SYSTEMS-sinpos cape documents}  # documents: rope_cross with windows o
 UPDATES=${UPDATES:-350} MERGES=2000 LENGTH=41
 
 # 1. The corpus: 20,000 sentences of up to 41 tokens.
+TEXT=$OUT/corpus DATA=$OUT/data-bin SRC=en TGT=de
 run mkdir -p "$OUT"
-TEXT=$OUT/corpus DATA=$OUT/data-bin
 [ -e "$TEXT/test.de" ] || run cape-fairseq synthetic-corpus "$TEXT"
-for split in train valid test; do
-    for lang in en de; do
-        tokenized=$TEXT/$split.tok.$lang
-        [ -e "$tokenized" ] || convert "$TEXT/$split.$lang" "$tokenized" sacremoses -q -l "$lang" tokenize -x -a
-    done
-done
 
-# 2. Byte-pair encoding and binarization.
-CODES=$OUT/bpecodes
-[ -e "$CODES" ] || { run subword-nmt learn-joint-bpe-and-vocab --input "$TEXT/train.tok.en" "$TEXT/train.tok.de" -s $MERGES \
-    -o "$CODES.part" --write-vocabulary "$OUT/vocab.en" "$OUT/vocab.de"; run mv "$CODES.part" "$CODES"; }
-for split in train valid test; do
-    for lang in en de; do
-        bpe=$TEXT/$split.bpe.$lang
-        [ -e "$bpe" ] || write "$bpe" subword-nmt apply-bpe -c "$CODES" --input "$TEXT/$split.tok.$lang"
-    done
-done
-[ -e "$DATA/test.en-de.de.idx" ] || { run rm -rf "$DATA"; run fairseq-preprocess --source-lang en --target-lang de --joined-dictionary \
-    --trainpref "$TEXT/train.bpe" --validpref "$TEXT/valid.bpe" --testpref "$TEXT/test.bpe" --destdir "$DATA"; }
+# 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
+prepare_text "$TEXT" "$OUT" "$MERGES"
 
 for system in $SYSTEMS; do
     save=$OUT/$system junction=none options=(--arch "${system}_transformer_tiny")

@@ -22,25 +22,8 @@ SEED=${SEED:-1}
 read -ra EXTRA <<< "${EXTRA:-}"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
-# 1. Tokenization, byte-pair encoding and binarization.
-run mkdir -p "$OUT/tok" "$OUT/bpe" "$SAVE"
-for split in train valid test; do
-    for lang in $SRC $TGT; do
-        tok=$OUT/tok/$split.$lang
-        [ -e "$tok" ] || convert "$TEXT/$split.$lang" "$tok" sacremoses -q -l "$lang" tokenize -x -a
-    done
-done
-[ -e "$OUT/bpecodes" ] || { run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$MERGES" \
-    -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"; run mv "$OUT/bpecodes.part" "$OUT/bpecodes"; }
-for split in train valid test; do
-    for lang in $SRC $TGT; do
-        bpe=$OUT/bpe/$split.$lang
-        [ -e "$bpe" ] || write "$bpe" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
-    done
-done
-[ -e "$DATA/bpecodes" ] || { run rm -rf "$DATA"; run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
-    --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "$OUT/bpe/test" --destdir "$DATA"
-    run cp "$OUT/bpecodes" "$DATA/"; }
+# 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
+prepare_text "$TEXT" "$OUT" "$MERGES"
 
 # 2. Training; it resumes from checkpoint_last.pt.
 run mkdir -p "$SAVE"
