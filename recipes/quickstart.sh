@@ -12,7 +12,8 @@ SYSTEMS=${SYSTEMS-sinpos cape documents}  # documents: rope_cross with windows o
 UPDATES=${UPDATES:-350} MERGES=2000 LENGTH=41
 
 # 1. The corpus: 20,000 sentences of up to 41 tokens.
-TEXT=$OUT/corpus DATA=$OUT/data-bin SRC=en TGT=de
+TEXT=$OUT/corpus DATA=$OUT/data-bin
+export SRC=en TGT=de
 run mkdir -p "$OUT"
 [ -e "$TEXT/test.de" ] || run cape-fairseq synthetic-corpus "$TEXT"
 
