@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from cape_fairseq.evaluation.generated import read_runs
 from cape_fairseq.tools import build_parser, format_table, parse_files, plot_axes, write_json
@@ -56,6 +57,17 @@ def average_bins(matrix: np.ndarray, edges: Sequence[int]) -> Curve:
     return average(losses, tokens.astype(float))
 
 
+def average_windows(matrix: np.ndarray, window: int) -> Curve:
+    """Average ``window`` positions around each position; fewer at the ends."""
+    real = ~np.isnan(matrix)
+    pad = ((0, 0), ((window - 1) // 2, window // 2))
+    sums = [
+        sliding_window_view(np.pad(values.astype(float), pad), window, axis=1).sum(-1)
+        for values in (np.where(real, matrix, 0), real)
+    ]
+    return average(*sums)
+
+
 def average_seeds(curves: list[Curve]) -> Curve:
     """Average the curves of seeds; a single seed keeps its error over sentences."""
     if len(curves) == 1:
@@ -64,10 +76,10 @@ def average_seeds(curves: list[Curve]) -> Curve:
     return Curve(curves[0].sentences, means.mean(0), means.std(0, ddof=1))
 
 
-def measure(files: dict[str, list[Path]], bin_size: int = 25) -> dict[str, Any]:
+def measure(files: dict[str, list[Path]], window: int = 15, bin_size: int = 25) -> dict[str, Any]:
     """Measure the loss by position of outputs of ``--score-reference``, a file for each seed.
 
-    Returns the ``edges`` of the bins and, by system, the curves ``bins`` and ``all``.
+    Returns the ``edges`` of the bins and, by system, the curves ``bins``, ``smooth`` and ``all``.
     """
     runs = read_runs(files)
     systems = {}
@@ -77,6 +89,7 @@ def measure(files: dict[str, list[Path]], bin_size: int = 25) -> dict[str, Any]:
         edges = [*range(0, length, bin_size), length]
         curves = {
             "bins": average_seeds([average_bins(m, edges) for m in matrices]),
+            "smooth": average_seeds([average_windows(m, window) for m in matrices]),
             "all": average_seeds([average_bins(m, [0, length]) for m in matrices]),
         }
         systems[name] = {
@@ -104,14 +117,12 @@ def format_result(result: dict[str, Any]) -> str:
 
 
 def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
-    """Plot the loss of the bins with its error, and the longest training length."""
+    """Plot the smoothed curves with their errors, and the longest training length."""
     with plot_axes(path, "target position", "negative log-likelihood (nats)") as axes:
         for name, curves in result["systems"].items():
-            mean, error = (np.array(curves["bins"][key]) for key in ("mean", "error"))
-            edges = np.array(result["edges"][: len(mean) + 1])
-            centers = (edges[:-1] + edges[1:]) / 2
-            axes.plot(centers, mean, marker=".", label=name)
-            axes.fill_between(centers, mean - error, mean + error, alpha=0.25)
+            mean, error = (np.array(curves["smooth"][key]) for key in ("mean", "error"))
+            axes.plot(mean, label=name)
+            axes.fill_between(np.arange(len(mean)), mean - error, mean + error, alpha=0.25)
         if train_length is not None:
             label = f"longest in training ({train_length})"
             axes.axvline(train_length, color="grey", linestyle="--", label=label)
@@ -128,9 +139,10 @@ def main(argv: list[str]) -> None:
         json="all curves as JSON",
     )
     parser.add_argument("--bin-size", type=int, default=25, help="positions per bin (default: 25)")
+    parser.add_argument("--window", type=int, default=15, help="positions smoothed (default: 15)")
     parser.add_argument("--train-length", type=int, help="longest training target, for the figure")
     args = parser.parse_args(argv)
-    result = measure(parse_files(args.files), args.bin_size)
+    result = measure(parse_files(args.files), args.window, args.bin_size)
     print(format_result(result))
     if args.plot:
         plot(result, args.plot, args.train_length)

@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU
 from cape_fairseq.cli import TOOLS, main
 from cape_fairseq.evaluation.bleu_by_length import compute_length_ratio, count_kept_sentences
 from cape_fairseq.evaluation.generated import read_generated
-from cape_fairseq.evaluation.position_loss import average_bins, build_matrix
+from cape_fairseq.evaluation.position_loss import average_bins, average_windows, build_matrix
 
 RNG = np.random.default_rng(0)
 
@@ -57,13 +57,22 @@ def test_sentences_are_read_in_order_in_nats(tmp_path):
 
 
 class TestPositionLoss:
-    def test_means_over_bins(self):
+    def test_means_over_bins_and_windows(self):
         scores = [-RNG.random(n) for n in (4, 7, 2)]
         matrix = build_matrix(scores)  # EOS is left out
         bins = average_bins(matrix, [0, 2, 6])
         first = -np.concatenate([s[:-1][:2] for s in scores])
         assert bins.mean[0] == pytest.approx(first.mean())
         assert bins.sentences.tolist() == [3, 2]
+        windows = average_windows(matrix, 3)
+        for position in range(6):
+            near = [
+                -s[:-1][p]
+                for s in scores
+                for p in range(position - 1, position + 2)
+                if 0 <= p < len(s) - 1
+            ]
+            assert windows.mean[position] == pytest.approx(np.mean(near))
 
     def test_errors_are_standard_errors_of_independent_sentences(self):
         scores = [-RNG.random(2) for _ in range(50)]
