@@ -7,7 +7,7 @@
 
 Systems take turns, round after round; each line of JSON has ratios of medians, and quartiles in
 milliseconds. Weights are random. ``--size table9`` has the sizes of CAPE's Table 9. ``--peers``
-needs ``pip install .[peers]``; Joey NMT takes part if it can be imported.
+adds the toolkits of peers.py that are installed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ from fairseq.data import Dictionary
 from fairseq.models import build_model
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.sequence_generator import SequenceGenerator
-from peers import PEERS, build_joey, build_marian  # beside this file
+from peers import PEERS, build_joey, build_marian, find_peers  # beside this file
 from torch.nn import functional as F
 
 import cape_fairseq.models  # noqa: F401
@@ -125,8 +124,7 @@ def measure(
 
 
 def run_step(args: Namespace) -> None:
-    peers = [name for name in PEERS if args.peers and find_spec(name)]
-    names = [*args.systems.split(","), *peers]
+    names = [*args.systems.split(","), *(find_peers() if args.peers else [])]
     for length in args.lengths or [30, 100, 300]:
         batch = make_batch(length, TOKENS // length, args.words)
         runs = {name: make_step(name, args, batch) for name in names}
@@ -156,7 +154,7 @@ def run_decode(args: Namespace) -> None:
     for arch in ("transformer", "sinpos_transformer", "rope_cross_transformer"):
         generator = make_generator(build(arch, args), args, SENTENCE)
         runs[arch] = lambda g=generator: g.generate(None, batch)
-    if args.peers:
+    if args.peers and "transformers" in find_peers():
         marian = build_marian(args.words, *SIZES[args.size]).eval()
         source = batch["net_input"]["src_tokens"]
         options = {"num_beams": 4, "min_new_tokens": SENTENCE, "max_new_tokens": SENTENCE}
@@ -194,7 +192,7 @@ if __name__ == "__main__":
     parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")])
     parser.add_argument("--systems", default=STEPS, help=f"default: {STEPS}")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--peers", action="store_true", help="also Hugging Face transformers")
+    parser.add_argument("--peers", action="store_true", help="also other toolkits, see peers.py")
     arguments = parser.parse_args()
     torch.manual_seed(1)
     globals()[f"run_{arguments.part}"](arguments)

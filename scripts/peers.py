@@ -1,9 +1,24 @@
-"""Models of other toolkits with the sizes of fairseq's, for ``benchmark.py --peers``."""
+"""Models of other toolkits with the sizes of fairseq's, for ``benchmark.py --peers``.
 
+``pip install .[peers]`` installs transformers. The requirements of Joey NMT conflict with those of
+other packages: ``pip install --no-deps joeynmt==2.3.0 'importlib_metadata<8' zipp`` and
+``pip install tensorboard``.
+"""
+
+import sys
 from argparse import Namespace
+from importlib.util import find_spec
 from typing import Any
 
 PEERS = ("transformers", "joeynmt")
+
+
+def find_peers() -> list[str]:
+    """Return the toolkits that are installed, and say which are skipped."""
+    for name in PEERS:
+        if not find_spec(name):
+            print(f"{name} is not installed and is skipped; see scripts/peers.py", file=sys.stderr)
+    return [name for name in PEERS if find_spec(name)]
 
 
 def build_marian(words: int, dim: int, hidden: int, heads: int, layers: int) -> Any:

@@ -53,11 +53,11 @@ def measure_terms(hypotheses: list[list[str]], references: list[list[str]]) -> d
     """Return recall and consistency of the terms that a document repeats."""
     found, consistent = [], []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        places: dict[str, list[int]] = {}
+        sentences: dict[str, list[int]] = {}
         for number, sentence in enumerate(reference):
             for term in set(TERM.findall(sentence)):
-                places.setdefault(term, []).append(number)
-        for term, numbers in places.items():
+                sentences.setdefault(term, []).append(number)
+        for term, numbers in sentences.items():
             if len(numbers) > 1:
                 hits = [term in TERM.findall(hypothesis[number]) for number in numbers]
                 found += hits
@@ -76,7 +76,7 @@ def score(path: Path, references: list[list[str]]) -> dict[str, float]:
     if [len(d) for d in hypotheses] == [len(d) for d in references]:
         lines, right = ([s for d in side for s in d] for side in (hypotheses, references))
         scores["sentence_bleu"] = BLEU().corpus_score(lines, [right]).score
-        scores["kept"] = np.mean([bool(line.strip()) for line in lines])
+        scores["sentences_kept"] = np.mean([bool(line.strip()) for line in lines])
         scores |= measure_terms(hypotheses, references)
     return {name: float(value) for name, value in scores.items()}
 
@@ -94,7 +94,8 @@ def summarize(seeds: list[dict[str, float]]) -> dict[str, Any]:
     return summary
 
 
-def format_score(found: dict[str, Any]) -> str:
+def format_interval(found: dict[str, Any]) -> str:
+    """Format a mean with its confidence interval, if there are several seeds."""
     spread = f" ± {found['interval']:.2g}" if "interval" in found else ""
     return f"{found['mean']:.4g}{spread}"
 
@@ -129,11 +130,11 @@ def measure_context(path: Path, data: Path, subset: str) -> dict[str, float]:
     chosen, right, wrong = [], [], []
     for number in range(reach, len(pairs), 3):
         other = (number + len(pairs) // 2) % (len(pairs) - reach)
-        own = [i for i in range(number - reach, number) if names[i] == names[number]]
-        if not own or names[other] == names[number]:
+        earlier = [i for i in range(number - reach, number) if names[i] == names[number]]
+        if not earlier or names[other] == names[number]:
             continue
         chosen.append(number)
-        for texts, before in ((right, own), (wrong, range(other, other + len(own)))):
+        for texts, before in ((right, earlier), (wrong, range(other, other + len(earlier)))):
             texts.append([[pairs[i][side] for i in (*before, number)] for side in (0, 1)])
     gains = [a - b for a, b in
              zip(score_last(model, right), score_last(model, wrong), strict=True)]  # fmt: skip
@@ -158,11 +159,12 @@ def main() -> None:
         }
     names = list(dict.fromkeys(n for found in results.values() for n in found if n != "seeds"))
     rows = [
-        [name, found["seeds"], *(format_score(found[n]) if n in found else "-" for n in names)]
+        [name, found["seeds"], *(format_interval(found[n]) if n in found else "-" for n in names)]
         for name, found in results.items()
     ]
     print(format_table(["system", "seeds", *names], rows))
-    print("sacreBLEU:", BLEU(force=True, references=[["a"]]).get_signature())
+    if mode == "bleu":
+        print("sacreBLEU:", BLEU(force=True, references=[["a"]]).get_signature())
     print(json.dumps(results))
 
 
