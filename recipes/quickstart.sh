@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train three systems on a synthetic English-German corpus, and test them on sentences and on documents of
-# three and of ten times the training length. About eight minutes on two cores. The same command continues
+# three and of ten times the training length. 7 to 18 minutes on two cores. The same command continues
 # after an interruption.
 #
 #   recipes/quickstart.sh [--dry-run]
