@@ -3,6 +3,7 @@
 import argparse
 import functools
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 from torch import distributed
+from torch.multiprocessing import ProcessExitedException
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +89,28 @@ class Preemption:
     requested = False
 
     @classmethod
+    def pass_on(cls, call_main: Callable) -> Callable:
+        """Wrap fairseq's function that starts a process for each GPU; they get the signal, too."""
+
+        def request(signum: int, frame: Any) -> None:
+            cls.requested = True
+            for process in multiprocessing.active_children():
+                process.terminate()
+
+        @functools.wraps(call_main)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if torch.cuda.device_count() > 1:
+                signal.signal(signal.SIGTERM, request)
+            try:
+                return call_main(*args, **kwargs)
+            except ProcessExitedException:
+                if not cls.requested:
+                    raise
+                sys.exit(TERMINATED)
+
+        return wrapped
+
+    @classmethod
     def listen(cls, train: Callable) -> Callable:
         """Wrap fairseq's function that trains an epoch."""
 
@@ -111,6 +135,8 @@ class Preemption:
             should_stop = result[1]
             if not should_stop and cls.is_requested(trainer.device):
                 checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
+                if distributed.is_initialized():
+                    distributed.barrier()  # the first that exits ends the others
                 logger.info("stopped by SIGTERM after %d updates", trainer.get_num_updates())
                 logging.shutdown()
                 sys.stdout.flush()
@@ -140,6 +166,7 @@ def install() -> None:
     )
     data_utils.batch_by_size = keep_last_batch(data_utils.batch_by_size)
     data_utils.batch_by_size.is_repaired = True
+    distributed_utils.call_main = Preemption.pass_on(distributed_utils.call_main)
     for name in ("fairseq_cli.train", "__main__", "__mp_main__"):  # wherever fairseq-train runs
         module = sys.modules.get(name)
         if hasattr(module, "validate_and_save"):

@@ -141,25 +141,51 @@ def test_hydra_trains(data_bin, tmp_path):
     assert "--cape-global-shift 2" in output
 
 
+def interrupt(command: list) -> tuple[str, int]:
+    """Send SIGTERM to a training after update 5; return what it printed, and its status."""
+    process = subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if '"num_updates": "5"' in line:
+            process.send_signal(signal.SIGTERM)
+    return "".join(lines), process.wait()
+
+
 def test_sigterm_saves_a_checkpoint_and_exits_143(data_bin, tmp_path):
     options = train_options(data_bin, tmp_path, "sinpos_transformer_tiny", 10_000)
     command = [sys.executable, "-m", "fairseq_cli.train", *options, "--num-workers", 0]
     command += ["--user-dir", ROOT / "cape_fairseq"]
-    process = subprocess.Popen(
-        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    for line in process.stdout:
-        if '"num_updates": "5"' in line:
-            process.send_signal(signal.SIGTERM)
-            break
-    rest = process.stdout.read()
-    assert process.wait() == 143, rest
-    stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", rest)[1])
+    output, status = interrupt(command)
+    assert status == 143, output
+    stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", output)[1])
     assert torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["optimizer_history"][-1][
         "num_updates"
     ] == stopped  # fmt: skip
     output = train(data_bin, tmp_path, arch="sinpos_transformer_tiny", updates=stopped + 2)
     assert len(read_losses(output)) == 2
+
+
+def test_sigterm_with_several_gpus_saves_one_checkpoint(data_bin, tmp_path):
+    script = tmp_path / "train.py"  # fairseq starts a process for each GPU; here they use the CPU
+    script.write_text(
+        "import torch\n"
+        "from fairseq_cli.train import cli_main\n"
+        "if __name__ == '__main__':\n"
+        "    torch.cuda.device_count = lambda: 2\n"
+        "    cli_main()\n"
+    )
+    options = train_options(data_bin, tmp_path, "sinpos_transformer_tiny", 10_000)
+    options += ["--user-dir", ROOT / "cape_fairseq", "--num-workers", 0]
+    options += ["--distributed-world-size", 2, "--distributed-backend", "gloo"]
+    options += ["--ddp-backend", "legacy_ddp"]
+    output, status = interrupt([sys.executable, script, *options])
+    assert status == 143, output
+    stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", output)[1])
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == stopped
 
 
 def test_every_sentence_is_in_a_batch():
