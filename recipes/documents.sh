@@ -22,9 +22,6 @@ DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 
 # 1. The sentence model.
 bash "$ROOT/recipes/train.sh" "$@"
-for split in train valid test; do
-    [ ! -e "$TEXT/$split.documents" ] || run cp "$TEXT/$split.documents" "$DATA/"
-done
 
 # 2. A fifth of the updates on stacks of sentences with separators, with half the learning rate.
 run mkdir -p "$SAVE"
@@ -42,10 +39,10 @@ generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoi
     --task stacked_translation --stack-junction separator --beam 4 --remove-bpe --num-workers 0)
 for length in $LENGTHS; do
     stacks=(--stack-min-tokens "$length" --stack-keep-rest)
-    [ -e "$SAVE/$length.txt" ] || write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"
-    [ -e "$SAVE/$length.sentences.txt" ] || write "$SAVE/$length.sentences.txt" "${generate[@]}" "${stacks[@]}" --model-overrides "{'sentence_context': 0}"
+    write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"
+    write "$SAVE/$length.sentences.txt" "${generate[@]}" "${stacks[@]}" --model-overrides "{'sentence_context': 0}"
     echo "documents, cut after $length tokens:"
     run cape-fairseq compare "documents=$SAVE/$length.txt" "sentences=$SAVE/$length.sentences.txt"
 done
-[ -e "$SAVE/loss.txt" ] || write "$SAVE/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
+write "$SAVE/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
 run cape-fairseq position-loss "documents=$SAVE/loss.txt" --bin-size 100 --plot "$SAVE/loss_by_position.png"

@@ -15,36 +15,49 @@ run() {  # run COMMAND...: run a command, or print it as it can be pasted into a
     if [ -z "$DRY_RUN" ]; then "$@"; else echo "${*@Q}"; fi
 }
 
-write() {  # write FILE COMMAND...: write the output of a command to FILE, complete or not at all
+write() {  # write FILE COMMAND...: write the output of a command to FILE unless it exists, complete or not at all
     local file=$1; shift
+    if [ -e "$file" ]; then return; fi
     if [ -n "$DRY_RUN" ]; then echo "${*@Q} > ${file@Q}"; return; fi
-    "$@" > "$file.part" && mv "$file.part" "$file"
+    "$@" > "$file.part" || { echo "$file could not be written; see above" >&2; exit 1; }
+    mv "$file.part" "$file"
 }
 
-convert() {  # convert INPUT FILE COMMAND...: the same from INPUT
-    local input=$1 file=$2; shift 2
-    if [ -n "$DRY_RUN" ]; then echo "${*@Q} < ${input@Q} > ${file@Q}"; return; fi
-    "$@" < "$input" > "$file.part" && mv "$file.part" "$file"
+tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok
+    local command=(sacremoses -q -l "$2" tokenize -x -a) input=$TEXT/$1.$2 file=$OUT/tok/$1.$2
+    if [ -z "$DRY_RUN" ]; then write "$file" "${command[@]}" < "$input"; else echo "${command[*]@Q} < ${input@Q} > ${file@Q}"; fi
 }
 
-prepare_text() {  # prepare_text TEXT OUT MERGES: OUT/data-bin of TEXT/{train,valid,test}.{$SRC,$TGT}
-    local text=$1 out=$2 merges=$3 split lang file
-    run mkdir -p "$out/tok" "$out/bpe"
-    for split in train valid test; do
-        for lang in "$SRC" "$TGT"; do
-            file=$out/tok/$split.$lang
-            [ -e "$file" ] || convert "$text/$split.$lang" "$file" sacremoses -q -l "$lang" tokenize -x -a
+learn_bpe() {  # learn_bpe MERGES: joint codes of OUT/tok/train
+    [ -e "$OUT/bpecodes" ] || { run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
+        -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"; run mv "$OUT/bpecodes.part" "$OUT/bpecodes"; }
+}
+
+apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all.LANG
+    local split lang
+    for split in "$@"; do
+        for lang in $SRC $TGT; do
+            write "$OUT/bpe/$split${SUFFIX:-}.$lang" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
         done
     done
-    [ -e "$out/bpecodes" ] || { run subword-nmt learn-joint-bpe-and-vocab --input "$out/tok/train.$SRC" "$out/tok/train.$TGT" \
-        -s "$merges" -o "$out/bpecodes.part" --write-vocabulary "$out/vocab.$SRC" "$out/vocab.$TGT"; run mv "$out/bpecodes.part" "$out/bpecodes"; }
+}
+
+binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary, and the documents of TEXT
+    local tests file; tests=$(printf ",$OUT/bpe/%s" "$@")
+    [ -e "$OUT/data-bin/done" ] || { run rm -rf "$OUT/data-bin"; run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" \
+        --joined-dictionary --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" --destdir "$OUT/data-bin" \
+        --workers "${WORKERS:-1}"
+        run cp "$OUT/bpecodes" "$OUT/data-bin/"; run touch "$OUT/data-bin/done"; }
+    for file in "$TEXT"/*.documents; do [ ! -e "$file" ] || run cp "$file" "$OUT/data-bin/"; done
+}
+
+prepare_text() {  # prepare_text MERGES: OUT/data-bin of TEXT/{train,valid,test}.{$SRC,$TGT}
+    local split lang
+    run mkdir -p "$OUT/tok" "$OUT/bpe"
     for split in train valid test; do
-        for lang in "$SRC" "$TGT"; do
-            file=$out/bpe/$split.$lang
-            [ -e "$file" ] || write "$file" subword-nmt apply-bpe -c "$out/bpecodes" --input "$out/tok/$split.$lang"
-        done
+        for lang in "$SRC" "$TGT"; do tokenize_text "$split" "$lang"; done
     done
-    [ -e "$out/data-bin/bpecodes" ] || { run rm -rf "$out/data-bin"; run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" \
-        --joined-dictionary --trainpref "$out/bpe/train" --validpref "$out/bpe/valid" --testpref "$out/bpe/test" --destdir "$out/data-bin"
-        run cp "$out/bpecodes" "$out/data-bin/"; }
+    learn_bpe "$1"
+    apply_bpe train valid test
+    binarize test
 }

@@ -20,11 +20,11 @@ sentences=() stacked=() loss=() swaps=()
 for system in "$@"; do
     name=${system%%=*} path=${system#*=}
     one=$OUT/$name
-    [ -e "$one.sentences.txt" ] || write "$one.sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 --remove-bpe
-    [ -e "$one.stacks.txt" ] || write "$one.stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 --remove-bpe
-    [ -e "$one.swapped.txt" ] || write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 --remove-bpe
-    [ -e "$one.original.txt" ] || write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 --remove-bpe
-    [ -e "$one.loss.txt" ] || write "$one.loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference
+    write "$one.sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 --remove-bpe
+    write "$one.stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 --remove-bpe
+    write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 --remove-bpe
+    write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 --remove-bpe
+    write "$one.loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference
     sentences+=("$name=$one.sentences.txt") stacked+=("$name=$one.stacks.txt") loss+=("$name=$one.loss.txt")
     swaps+=("$name=$one.original.txt" "$name.swapped=$one.swapped.txt")
 done

@@ -22,7 +22,7 @@ fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
         --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 "$@"
     run touch "$save/trained"
     [ -e "$save/averaged.pt" ] || run cape-fairseq average "$save" --last 5 --output "$save/averaged.pt"
-    [ -e "$save/test.txt" ] || write "$save/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" \
+    write "$save/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" \
         --path "$save/averaged.pt" --beam 4 --lenpen 0.6 --remove-bpe --num-workers 0
 }
 

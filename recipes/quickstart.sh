@@ -18,7 +18,7 @@ run mkdir -p "$OUT"
 [ -e "$TEXT/test.de" ] || run cape-fairseq synthetic-corpus "$TEXT"
 
 # 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
-prepare_text "$TEXT" "$OUT" "$MERGES"
+prepare_text "$MERGES"
 
 for system in $SYSTEMS; do
     save=$OUT/$system junction=none options=(--arch "${system}_transformer_tiny")
@@ -34,12 +34,12 @@ for system in $SYSTEMS; do
     run touch "$save/trained"
     # 4. Translation of sentences and documents, and the loss of the reference at every position.
     generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$save/checkpoint_best.pt" --beam 4 --remove-bpe --num-workers 0)
-    [ -e "$save/1.txt" ] || write "$save/1.txt" "${generate[@]}"
+    write "$save/1.txt" "${generate[@]}"
     for times in 3 10; do
         stacks=(--task stacked_translation --stack-junction "$junction" --stack-min-tokens $((times * LENGTH)))
-        [ -e "$save/$times.txt" ] || write "$save/$times.txt" "${generate[@]}" "${stacks[@]}"
+        write "$save/$times.txt" "${generate[@]}" "${stacks[@]}"
     done
-    [ -e "$save/loss.txt" ] || write "$save/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
+    write "$save/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
 done
 
 # 5. The results.

@@ -23,7 +23,7 @@ read -ra EXTRA <<< "${EXTRA:-}"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
-prepare_text "$TEXT" "$OUT" "$MERGES"
+prepare_text "$MERGES"
 
 # 2. Training; it resumes from checkpoint_last.pt.
 run mkdir -p "$SAVE"
@@ -37,7 +37,7 @@ run touch "$SAVE/trained"
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Translation and detokenized BLEU.
-[ -e "$SAVE/test.txt" ] || write "$SAVE/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" \
+write "$SAVE/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" \
     --beam 4 --remove-bpe --tokenizer moses --source-lang "$SRC" --target-lang "$TGT" --num-workers 0
-[ -e "$SAVE/test.$TGT" ] || write "$SAVE/test.$TGT" bash -c "grep '^D-' '$SAVE/test.txt' | sort -V | cut -f3"
+write "$SAVE/test.$TGT" bash -c "grep '^D-' '$SAVE/test.txt' | sort -V | cut -f3"
 run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -m bleu chrf

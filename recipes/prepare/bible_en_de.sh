@@ -40,13 +40,7 @@ with ExitStack() as stack:
 PYTHON
 touch "$OUT/raw/done"
 
-prepare() { normalize "$2" < "$OUT/raw/$1.$2" | tokenize "$2" -a; }
-for lang in en de; do
-    for split in train valid test; do make "$OUT/tok/$split.$lang" prepare "$split" "$lang"; done
-done
+prepare_text 4000
 count "$OUT/tok/train" 26,991
 count "$OUT/tok/valid" 806
 count "$OUT/tok/test" 1,531
-learn_bpe 4000
-apply_bpe train valid test
-binarize test

@@ -2,7 +2,8 @@
 # Sourced by the scripts beside it: steps from archives to binarized data in OUT/data-bin.
 # A step whose output exists is skipped. DATA names a folder with archives that are already there.
 source "$(dirname "${BASH_SOURCE[0]}")/../environment.sh"
-OUT=${OUT:-data/$NAME} DATA=${DATA:-$OUT/archives} WORKERS=${WORKERS:-$(nproc)}
+OUT=${OUT:-data/$NAME}
+export TEXT=$OUT/raw DATA=${DATA:-$OUT/archives} WORKERS=${WORKERS:-$(nproc)}
 mkdir -p "$OUT/raw" "$OUT/tok" "$OUT/bpe" "$DATA"
 
 fetch() {  # fetch URL: download to DATA, and continue a download that was cut off
@@ -29,12 +30,6 @@ normalize() {  # normalize LANG: punctuation and control characters, as Moses' s
     sacremoses -q -j "$WORKERS" -l "$1" normalize -q -d -c
 }
 
-make() {  # make FILE COMMAND...: write the output of a command to FILE unless it exists
-    local file=$1; shift; [ ! -e "$file" ] || return 0
-    "$@" > "$file.part" || { echo "prepare: $file could not be made; see above" >&2; exit 1; }
-    mv "$file.part" "$file"
-}
-
 clean() {  # clean INPUT OUTPUT MAX RATIO: keep pairs of 1 to MAX tokens with a length ratio up to RATIO
     [ -e "$2.$TGT" ] && return
     paste "$1.$SRC" "$1.$TGT" | awk -F '\t' -v max="$3" -v ratio="$4" -v s="$2.$SRC.part" -v t="$2.$TGT.part" '
@@ -45,36 +40,11 @@ clean() {  # clean INPUT OUTPUT MAX RATIO: keep pairs of 1 to MAX tokens with a 
 
 hold_out() {  # hold_out INPUT TRAIN VALID N: every Nth line becomes validation text
     for lang in $SRC $TGT; do
-        make "$3.$lang" awk -v n="$4" 'NR % n == 0' "$1.$lang"
-        make "$2.$lang" awk -v n="$4" 'NR % n' "$1.$lang"
+        write "$3.$lang" awk -v n="$4" 'NR % n == 0' "$1.$lang"
+        write "$2.$lang" awk -v n="$4" 'NR % n' "$1.$lang"
     done
 }
 
 count() {  # count FILE [PUBLISHED]: print the number of pairs beside the published one
     echo "$1: $(wc -l < "$1.$SRC") pairs${2:+ (published: $2)}"
-}
-
-learn_bpe() {  # learn_bpe MERGES: joint codes of the training text
-    [ -e "$OUT/bpecodes" ] || { subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
-        -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"; mv "$OUT/bpecodes.part" "$OUT/bpecodes"; }
-}
-
-apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all.LANG
-    for split in "$@"; do
-        for lang in $SRC $TGT; do
-            make "$OUT/bpe/$split${SUFFIX:-}.$lang" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
-        done
-    done
-}
-
-binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary
-    local tests; tests=$(printf ",$OUT/bpe/%s" "$@")
-    if [ -e "$OUT/data-bin/done" ]; then return; fi
-    rm -rf "$OUT/data-bin"
-    fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
-        --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
-        --destdir "$OUT/data-bin" --workers "$WORKERS"
-    find "$OUT/bpecodes" "$OUT/raw" -maxdepth 1 \( -name bpecodes -o -name '*.documents' \) -exec cp {} "$OUT/data-bin/" \;
-    touch "$OUT/data-bin/done"
-    echo "done: $OUT/data-bin"
 }

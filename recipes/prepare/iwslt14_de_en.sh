@@ -24,12 +24,12 @@ prepare_test() { test_text "$1" | tokenize "$1" | sed 's/./\L&/g'; }
 lower() { sed 's/./\L&/g' "$1"; }
 
 for lang in de en; do
-    make "$OUT/raw/test.$lang" test_text "$lang"
-    make "$OUT/tok/all.$lang" prepare_train "$lang"
-    make "$OUT/tok/test.$lang" prepare_test "$lang"
+    write "$OUT/raw/test.$lang" test_text "$lang"
+    write "$OUT/tok/all.$lang" prepare_train "$lang"
+    write "$OUT/tok/test.$lang" prepare_test "$lang"
 done
 clean "$OUT/tok/all" "$OUT/tok/clean" 175 1.5
-for lang in de en; do make "$OUT/tok/lower.$lang" lower "$OUT/tok/clean.$lang"; done
+for lang in de en; do write "$OUT/tok/lower.$lang" lower "$OUT/tok/clean.$lang"; done
 hold_out "$OUT/tok/lower" "$OUT/tok/train" "$OUT/tok/valid" 23
 count "$OUT/tok/train" 160,239
 count "$OUT/tok/valid" 7,283

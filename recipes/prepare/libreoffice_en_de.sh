@@ -31,6 +31,7 @@ class Page(HTMLParser):
     def __init__(self):
         super().__init__()
         self.paragraphs, self.current = {}, None
+
     def handle_starttag(self, tag, attributes):
         name = dict(attributes).get("id") or ""
         if re.match(r"(par|hd)_id", name):
@@ -69,11 +70,5 @@ for path in sorted(folders[0].rglob("*.html")):
 PYTHON
 touch "$OUT/raw/done"
 
-prepare() { normalize "$2" < "$OUT/raw/$1.$2" | tokenize "$2" -a; }
-for lang in en de; do
-    for split in train valid test; do make "$OUT/tok/$split.$lang" prepare "$split" "$lang"; done
-done
+prepare_text 8000
 for split in train valid test; do count "$OUT/tok/$split"; done
-learn_bpe 8000
-apply_bpe train valid test
-binarize test

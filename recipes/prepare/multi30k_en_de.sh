@@ -15,10 +15,10 @@ done
 prepare() { gunzip -c "$DATA/$1.$2.gz" | normalize "$2" | tokenize "$2" -a; }
 
 for lang in en de; do
-    make "$OUT/raw/test.$lang" gunzip -c "$DATA/test_2016_flickr.$lang.gz"
-    make "$OUT/tok/train.$lang" prepare train "$lang"
-    make "$OUT/tok/valid.$lang" prepare val "$lang"
-    make "$OUT/tok/test.$lang" prepare test_2016_flickr "$lang"
+    write "$OUT/raw/test.$lang" gunzip -c "$DATA/test_2016_flickr.$lang.gz"
+    write "$OUT/tok/train.$lang" prepare train "$lang"
+    write "$OUT/tok/valid.$lang" prepare val "$lang"
+    write "$OUT/tok/test.$lang" prepare test_2016_flickr "$lang"
 done
 count "$OUT/tok/train" 29,000
 count "$OUT/tok/valid" 1,014

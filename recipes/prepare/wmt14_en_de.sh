@@ -31,9 +31,9 @@ prepare_test() { test_text "$1" | tokenize "$1" -a; }
 prepare_valid() { unpack dev.tgz "dev/newstest2013.$1" | normalize "$1" | tokenize "$1" -a; }
 
 for lang in en de; do
-    make "$OUT/raw/test.$lang" test_text "$lang"
-    make "$OUT/tok/all.$lang" prepare_train "$lang"
-    make "$OUT/tok/test.$lang" prepare_test "$lang"
+    write "$OUT/raw/test.$lang" test_text "$lang"
+    write "$OUT/tok/all.$lang" prepare_train "$lang"
+    write "$OUT/tok/test.$lang" prepare_test "$lang"
 done
 count "$OUT/tok/all"
 
@@ -46,7 +46,7 @@ if [ "$VARIANT" = icml17 ]; then  # limits in subwords, 40,000 merges, every 100
     done
 else  # 1 to 80 words, 32,764 merges; ADMIN's script normalizes newstest2013
     clean "$OUT/tok/all" "$OUT/tok/train" 80 9
-    for lang in en de; do make "$OUT/tok/valid.$lang" prepare_valid "$lang"; done
+    for lang in en de; do write "$OUT/tok/valid.$lang" prepare_valid "$lang"; done
     learn_bpe 32764
     apply_bpe train valid
 fi

@@ -29,9 +29,9 @@ prepare_train() { train_text "$1" | normalize "$1" | tokenize "$1" -a; }
 prepare_test() { test_text "$1" | tokenize "$1" -a; }
 
 for lang in en fr; do
-    make "$OUT/raw/test.$lang" test_text "$lang"
-    make "$OUT/tok/all.$lang" prepare_train "$lang"
-    make "$OUT/tok/test.$lang" prepare_test "$lang"
+    write "$OUT/raw/test.$lang" test_text "$lang"
+    write "$OUT/tok/all.$lang" prepare_train "$lang"
+    write "$OUT/tok/test.$lang" prepare_test "$lang"
 done
 count "$OUT/tok/all"
 hold_out "$OUT/tok/all" "$OUT/tok/train" "$OUT/tok/valid" "${VALID_EVERY:-1333}"

@@ -37,11 +37,11 @@ prepare_test() { test_text "$1" "$2" | tokenize "$2"; }
 
 YEARS="2014 2015 2016 2010 2011 2012 2013"  # test, test1, ... test6
 for lang in en de; do
-    make "$OUT/tok/all.$lang" prepare_train "$lang"
-    make "$OUT/tok/valid.$lang" prepare_valid "$lang"
+    write "$OUT/tok/all.$lang" prepare_train "$lang"
+    write "$OUT/tok/valid.$lang" prepare_valid "$lang"
     for year in $YEARS; do
-        make "$OUT/raw/$year.$lang" test_text "$year" "$lang"
-        make "$OUT/tok/$year.$lang" prepare_test "$year" "$lang"
+        write "$OUT/raw/$year.$lang" test_text "$year" "$lang"
+        write "$OUT/tok/$year.$lang" prepare_test "$year" "$lang"
     done
 done
 count "$OUT/tok/all"
