@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/documents.sh}
 export TEXT SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
-CONTEXT=${CONTEXT:-1} STACKS=${STACKS:-133} LENGTHS=${LENGTHS:-"300 1000"}
+CONTEXT=${CONTEXT:-1} STACKS=${STACKS:-400} LENGTHS=${LENGTHS:-"300 1000"}
 case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
     *) export LR=${LR:-5e-4} UPDATES=${UPDATES:-30000} ;;
@@ -23,14 +23,15 @@ DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 # 1. The sentence model.
 bash "$ROOT/recipes/train.sh" "$@"
 
-# 2. A fifth of the updates on stacks of sentences with separators, with half the learning rate.
+# 2. A fifth of the updates on stacks of sentences with separators, with half the learning rate. fairseq's
+# multiple of 8 texts would leave a fifth of each batch empty.
 run mkdir -p "$SAVE"
 [ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
     --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --task stacked_translation \
     --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
-    --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA_OPTIONS[@]}"
+    --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA_OPTIONS[@]}"
 run touch "$SAVE/trained"
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 
