@@ -89,8 +89,8 @@ class Preemption:
     requested = False
 
     @classmethod
-    def pass_on(cls, call_main: Callable) -> Callable:
-        """Wrap fairseq's function that starts a process for each GPU; they get the signal, too."""
+    def forward_signal(cls, call_main: Callable) -> Callable:
+        """Wrap fairseq's function that starts a process for each GPU; the signal goes to all."""
 
         def request(signum: int, frame: Any) -> None:
             cls.requested = True
@@ -166,7 +166,7 @@ def install() -> None:
     )
     data_utils.batch_by_size = keep_last_batch(data_utils.batch_by_size)
     data_utils.batch_by_size.is_repaired = True
-    distributed_utils.call_main = Preemption.pass_on(distributed_utils.call_main)
+    distributed_utils.call_main = Preemption.forward_signal(distributed_utils.call_main)
     for name in ("fairseq_cli.train", "__main__", "__mp_main__"):  # wherever fairseq-train runs
         module = sys.modules.get(name)
         if hasattr(module, "validate_and_save"):

@@ -15,7 +15,7 @@ run() {  # run COMMAND...: run a command, or print it as it can be pasted into a
     if [ -z "$DRY_RUN" ]; then "$@"; else echo "${*@Q}"; fi
 }
 
-write() {  # write FILE COMMAND...: write the output of a command to FILE unless it exists, complete or not at all
+write() {  # write FILE COMMAND...: write the whole output of a command to FILE, unless FILE exists
     local file=$1; shift
     if [ -e "$file" ]; then return; fi
     if [ -n "$DRY_RUN" ]; then echo "${*@Q} > ${file@Q}"; return; fi
@@ -25,6 +25,7 @@ write() {  # write FILE COMMAND...: write the output of a command to FILE unless
 
 tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok
     local command=(sacremoses -q -l "$2" tokenize -x -a) input=$TEXT/$1.$2 file=$OUT/tok/$1.$2
+    if [ -e "$file" ]; then return; fi
     if [ -z "$DRY_RUN" ]; then write "$file" "${command[@]}" < "$input"; else echo "${command[*]@Q} < ${input@Q} > ${file@Q}"; fi
 }
 
