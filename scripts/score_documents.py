@@ -8,8 +8,9 @@ score_documents.py bleu REFERENCE NAME=FILE[,FILE...] ...
     a document. Recall is the share of their sentences that have the term, consistency that of the
     documents' terms that all of their sentences have.
 score_documents.py context DATA_BIN SUBSET NAME=CHECKPOINT[,CHECKPOINT...] ...
-    Log-probability of the reference, nats per token, with the right earlier sentences minus that
-    with sentences of another document (CXMI with a control). DATA_BIN has SUBSET.documents.
+    Log-probability of the reference, nats per token: with the right earlier sentences, and by how
+    much it exceeds that with sentences of another document and that of the sentence alone (CXMI
+    with a control). DATA_BIN has SUBSET.documents.
 
 Spreads are 95 % confidence intervals over seeds.
 """
@@ -126,22 +127,25 @@ def measure_context(path: Path, data: Path, subset: str) -> dict[str, float]:
     names = (data / f"{subset}.documents").read_text(encoding="utf-8").splitlines()
     context = model.decoder.sentence_context or 0
     # Reach of the windows through the layers on both sides.
-    reach = max(1, context * (len(model.encoder.layers) + len(model.decoder.layers)))
-    chosen, right, wrong = [], [], []
-    for number in range(reach, len(pairs), 3):
-        other = (number + len(pairs) // 2) % (len(pairs) - reach)
-        earlier = [i for i in range(number - reach, number) if names[i] == names[number]]
-        if not earlier or names[other] == names[number]:
+    reach = context * (len(model.encoder.layers) + len(model.decoder.layers))
+    texts: dict[str, list[Any]] = {"right": [], "wrong": [], "none": []}
+    for number in range(1, len(pairs), 3):
+        other = (number + len(pairs) // 2) % len(pairs)
+        if names[number - 1] != names[number] or names[other] == names[number]:
             continue
-        chosen.append(number)
-        for texts, before in ((right, earlier), (wrong, range(other, other + len(earlier)))):
-            texts.append([[pairs[i][side] for i in (*before, number)] for side in (0, 1)])
-    gains = [a - b for a, b in
-             zip(score_last(model, right), score_last(model, wrong), strict=True)]  # fmt: skip
-    tokens = sum(map(len, gains))
-    mean = sum(gain.sum() for gain in gains) / tokens
-    squares = sum((gain.sum() - mean * len(gain)) ** 2 for gain in gains)
-    return {"gain": float(mean), "error": float(squares**0.5 / tokens), "sentences": len(chosen)}
+        earlier = [i for i in range(max(0, number - reach), number) if names[i] == names[number]]
+        wrong = [(other + i) % len(pairs) for i in range(len(earlier))]
+        for kind, before in (("right", earlier), ("wrong", wrong), ("none", [])):
+            texts[kind].append([[pairs[i][side] for i in (*before, number)] for side in (0, 1)])
+    scores = {kind: score_last(model, found) for kind, found in texts.items()}
+    tokens = sum(map(len, scores["right"]))
+    means = {kind: float(sum(s.sum() for s in found) / tokens) for kind, found in scores.items()}
+    return {
+        "log_probability": means["right"],
+        "over_wrong": means["right"] - means["wrong"],
+        "over_none": means["right"] - means["none"],
+        "sentences": len(texts["right"]),
+    }
 
 
 def main() -> None:

@@ -27,12 +27,15 @@ def read_model(folder):
     return torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"]
 
 
-@pytest.mark.parametrize("system", ["cape", "floater", "mixed"])
+@pytest.mark.parametrize("system", ["cape", "floater", "none", "separator"])
 def test_a_resumed_run_equals_an_unbroken_one_bit_by_bit(data_bin, tmp_path, system):
-    more = ["--arch", f"{'shape' if system == 'mixed' else system}_transformer_tiny"]
-    if system == "mixed":
+    is_stacked = system in ("none", "separator")
+    more = ["--arch", f"{'shape' if is_stacked else system}_transformer_tiny"]
+    if is_stacked:
         more += ["--task", "stacked_translation", "--stack-probability", 0.5]
-        more += ["--stack-junction", "none", "--stack-max-tokens", 60]
+        more += ["--stack-junction", system, "--stack-max-tokens", 60]
+    if system == "separator":
+        more += ["--sentence-context", 1]
     whole = train(data_bin, tmp_path / "whole", *more, updates=20)
     train(data_bin, tmp_path / "parts", *more, updates=11)
     rest = train(data_bin, tmp_path / "parts", *more, updates=20)

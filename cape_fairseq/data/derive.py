@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_count, group_by_tokens
+from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_tokens
 from cape_fairseq.tools import UserError, build_parser, read_lines, write_atomically
 
 EXAMPLES = """
@@ -43,10 +43,8 @@ def concatenate(
     pairs: list[Pair], sentences: int | None, min_tokens: int, junction: str, separator: str
 ) -> Iterator[Pair]:
     """Join consecutive pairs by a number of sentences or of target tokens."""
-    if sentences:
-        groups = group_by_count(len(pairs), sentences)
-    else:
-        groups = group_by_tokens([len(pair[1].split()) for pair in pairs], min_tokens)
+    lengths = [1 if sentences else len(pair[1].split()) for pair in pairs]
+    groups = group_by_tokens(lengths, sentences or min_tokens)
     glue = f" {separator} " if junction == "separator" else " "
     for group in groups:
         sides = []

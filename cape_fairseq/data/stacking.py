@@ -62,13 +62,6 @@ def group_by_tokens(
     return groups
 
 
-def group_by_count(
-    count: int, sentences: int, documents: Sequence | None = None, keep_rest: bool = False
-) -> list[range]:
-    """Group ``count`` sentences by a number of sentences."""
-    return group_by_tokens([1] * count, sentences, documents, keep_rest)
-
-
 def sample_groups(
     lengths: np.ndarray,
     probability: float,

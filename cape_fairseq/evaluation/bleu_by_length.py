@@ -71,10 +71,10 @@ def measure(
     texts: dict[str, list[str]] = {}
     references: list[str] = []
     for name, paths in files.items():
-        sentences, texts[name], own = read_translations(paths[0])
-        if references and own != references:
+        sentences, texts[name], found = read_translations(paths[0])
+        if references and found != references:
             raise UserError(f"{name} has other references than {next(iter(files))}")
-        references = own
+        references = found
     sources = [remove_bpe(s.source) if words else s.source for s in sentences]
     lengths = [len(source.split()) for source in sources]
     bins = {

@@ -174,13 +174,15 @@ def main(argv: list[str]) -> None:
     )
     parser.add_argument("--no-context", action="store_true", help="translate sentence by sentence")
     parser.add_argument(
-        "--search", choices=SEARCHES, default="committed",
+        "--document-search", choices=SEARCHES, default="committed",
         help="committed: fix the best hypothesis of each sentence before the next; joint: keep one "
         "beam over the document (default: committed)",
     )  # fmt: skip
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
-    translator = Translator(args.checkpoint, args.data, args.bpe_codes, args.tokenizer, args.search)
+    translator = Translator(
+        args.checkpoint, args.data, args.bpe_codes, args.tokenizer, args.document_search
+    )
     lines = translator.translate(
         [line.rstrip("\r\n") for line in sys.stdin], not args.no_context, not args.no_split,
         beam=args.beam, lenpen=args.lenpen,

@@ -91,11 +91,19 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         """Make EOS unlikely before the last sentence, separators in it, and empty sentences."""
         separator, eos = self.dictionary.bos(), self.dictionary.eos()
         last = get_entry(encoder_out, "source_sentences").amax(1)
-        is_last = (tokens == separator).sum(1) >= last
+        numbers = (tokens == separator).cumsum(1)
+        number = numbers[:, -1:].clamp(max=last.unsqueeze(1))
+        is_last = number.squeeze(1) == last
         is_empty = (tokens[:, -1] == separator) | (tokens[:, -1] == eos)
         # The penalty is finite, since fairseq needs EOS at the maximal length.
         scores[:, -1, eos] -= 1e4 * (~is_last | is_empty)
         scores[:, -1, separator] -= 1e4 * (is_last | is_empty)
+        # The longest output, twice the source + 200 tokens, is divided among the sentences.
+        source_mask = get_entry(encoder_out, "encoder_padding_mask")
+        source = (get_entry(encoder_out, "source_sentences") == number) & ~source_mask
+        too_long = (numbers == number).sum(1) > 2 * source.sum(1) + 200 // (last + 1)
+        scores[:, -1, eos] += 2e4 * (too_long & is_last)
+        scores[:, -1, separator] += 2e4 * (too_long & ~is_last)
         return scores
 
     def average_weights(
@@ -139,7 +147,9 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         )  # fmt: skip
         has_keys = last_only and tokens.size(1) > 1  # of cross-attention, rotated and with biases
         target = None if sentences is None else sentences.numbers[:, new]
-        attention |= self.prepare_cross_attention(positions[:, new], encoder_out, has_keys, target)
+        attention |= self.prepare_cross_attention(
+            positions[:, new], encoder_out, has_keys, target, padding_mask[:, new]
+        )
         needs_source = source_mask is not None and not has_keys
         source_numbers = number_tokens(source_mask) if needs_source else None
         if needs_source and sentences is not None:
@@ -163,10 +173,11 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         encoder_out: EncoderOut | None,
         has_keys: bool,
         sentences: Tensor | None,
+        padding_mask: Tensor,
     ) -> dict[str, Any]:
         """Compute mask and rotations of cross-attention, which are equal in all layers.
 
-        ``positions`` and ``sentences``, [B, T], are those of the queries.
+        ``positions``, ``sentences`` and ``padding_mask``, [B, T], are those of the queries.
         """
         source_mask = get_entry(encoder_out, "encoder_padding_mask")
         if source_mask is None:
@@ -176,7 +187,7 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         if sentences is not None:
             source_sentences, reach = get_entry(encoder_out, "source_sentences"), self.cross_context
             if not encoder_out.get("context"):  # whose source has the sentences of the window only
-                window = Window(sentences, source_sentences, reach, reach)
+                window = Window(sentences, source_sentences, reach, reach, padding=padding_mask)
                 arguments = {"cross_mask": window.build_mask(source_mask)}
             if source is not None and reach > 0:  # the target begins where its source sentence does
                 starts = source.gather(1, find_first(source_sentences, sentences))

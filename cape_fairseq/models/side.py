@@ -53,8 +53,8 @@ class SideMixin:
         """Find the sentences of int64 [B, T], if attention has windows."""
         if self.sentence_context is None:
             return None
-        opens = self.positions.side.name == "decoder"
-        return find_sentences(tokens, self.dictionary.bos(), numbers, opens)
+        separator_opens = self.positions.side.name == "decoder"
+        return find_sentences(tokens, self.dictionary.bos(), numbers, separator_opens)
 
     def scale_positions(self, numbers: Tensor) -> Tensor:
         """Turn token numbers into positions; the encoder multiplies them by the source scale."""
@@ -102,7 +102,7 @@ class SideMixin:
             hidden = None if hidden is None else hidden[:, -cached - 1 :]
             keys, sentences = keys[:, -cached - 1 :], sentences[:, -cached - 1 :]
         window = Window(sentences[:, -1:] if last_only else sentences, sentences,
-                        self.sentence_context, 0, causal)  # fmt: skip
+                        self.sentence_context, 0, causal, hidden)  # fmt: skip
         mask = window.build_mask(
             hidden, lambda q, k: self.positions.score_bias(queries[:, q], keys[:, k])
         )

@@ -1,15 +1,13 @@
 """``--source-scale``: CAPE's alpha, target tokens / source tokens of the training data (appendix
 D)."""
 
-import itertools
 import logging
 import math
-import os
 from typing import Any
 
 import numpy as np
-from fairseq import utils
-from fairseq.data import data_utils, indexed_dataset
+from fairseq.tasks.translation import load_langpair_dataset
+from fairseq.utils import split_paths
 
 from cape_fairseq.models.config import choose_source_scale
 
@@ -43,22 +41,17 @@ def count_source_scale(task: Any) -> float | None:
     split = getattr(cfg, "train_subset", None) or "train"
     limits = task.max_positions() if hasattr(task, "max_positions") else None
     totals = np.zeros(2)
-    for folder in utils.split_paths(getattr(cfg, "data", None) or ""):
-        for number in itertools.count():  # train, train1, train2, ...
-            names = [f"{split}{number or ''}.{a}-{b}" for a, b in
-                     ((source, target), (target, source))]  # fmt: skip
-            paths = [os.path.join(folder, name) for name in names]
-            found = [p for p in paths if indexed_dataset.dataset_exists(f"{p}.{source}", None)]
-            if not found:
-                break
-            sizes = np.stack([load_sizes(f"{found[0]}.{lang}") for lang in (source, target)])
-            if isinstance(limits, (tuple, list)):
-                sizes = sizes[:, (sizes <= np.array(limits)[:, None]).all(axis=0)]
-            totals += sizes.sum(axis=1)
+    for folder in split_paths(getattr(cfg, "data", None) or ""):
+        try:
+            pairs = load_langpair_dataset(
+                folder, split, source, task.source_dictionary, target, task.target_dictionary,
+                combine=True, dataset_impl=None, upsample_primary=1, left_pad_source=True,
+                left_pad_target=False, max_source_positions=None, max_target_positions=None,
+            )  # fmt: skip
+        except FileNotFoundError:
+            continue
+        sizes = np.stack([pairs.src_sizes, pairs.tgt_sizes])
+        if isinstance(limits, (tuple, list)):
+            sizes = sizes[:, (sizes <= np.array(limits)[:, None]).all(axis=0)]
+        totals += sizes.sum(axis=1)
     return float(totals[1] / totals[0]) if totals[0] else None
-
-
-def load_sizes(path: str) -> np.ndarray:
-    """Return the tokens of each sentence of one side of a binarized split, EOS included."""
-    dataset = data_utils.load_indexed_dataset(path, None, None)
-    return np.array(dataset.sizes)  # they are mapped memory, which ends with the data set

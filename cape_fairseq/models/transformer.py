@@ -92,7 +92,8 @@ class PositionalTransformer(TransformerModelBase):
     def describe_positions(self) -> str:
         """List the position options and the source scale."""
         options = [(format_flag(i.name), getattr(self.cfg, i.name)) for i in list_options(self.cfg)]
-        given = [f"{flag} {value}" for flag, value in options if value not in (None, False)]
+        options = [o for o in options if o[1] is not None and o[1] is not False]
+        given = [f"{flag} {value}" for flag, value in options]
         return f"{', '.join(given)}; source scale {float(self.encoder.source_scale):.4f}"
 
     def set_num_updates(self, num_updates: int) -> None:

@@ -54,16 +54,16 @@ def adapt_state_dict(model: nn.Module, state_dict: dict[str, Tensor], prefix: st
     state = {key.removeprefix(prefix): state_dict.pop(key) for key in keys}
     is_stock = OPTIONS not in state
     stored = infer_stock_options(state) if is_stock else decode_options(state.pop(OPTIONS))
-    own = decode_options(model.encoder.position_options)
-    check_fixed_options(model.cfg, own, stored)
-    rename_positions(state, own, stored)
+    current = decode_options(model.encoder.position_options)
+    check_fixed_options(model.cfg, current, stored)
+    rename_positions(state, current, stored)
     changes = take_over_scale(model, state, is_stock)
-    changes += fit_positions(model, state) + list_changes(own, stored)
-    if own["sentence_context"] is not None and stored.get("sentence_context") is None:
+    changes += fit_positions(model, state) + list_changes(current, stored)
+    if current["sentence_context"] is not None and stored.get("sentence_context") is None:
         changes.append("initialized <s>, which separates sentences, from </s>")
         initialize_separator(model, state)
     if changes:
-        names = f"{stored['position_encoding']} to {own['position_encoding']}"
+        names = f"{stored['position_encoding']} to {current['position_encoding']}"
         source = "a checkpoint of stock fairseq, " if is_stock else ""
         logger.warning("warm start from %s%s: %s", source, names, "; ".join(changes))
     state[OPTIONS] = model.encoder.position_options.clone()
@@ -76,7 +76,7 @@ def infer_stock_options(state: dict[str, Tensor]) -> dict[str, Any]:
     return {"position_encoding": name, "base": name, "source_bos": "off"}
 
 
-def check_fixed_options(cfg: Any, own: dict[str, Any], stored: dict[str, Any]) -> None:
+def check_fixed_options(cfg: Any, current: dict[str, Any], stored: dict[str, Any]) -> None:
     """Raise ValueError if an option that gives parameters their meaning is not the checkpoint's."""
     cls = find_encoding(cfg)
     base = cls.find_base(cfg)
@@ -84,24 +84,26 @@ def check_fixed_options(cfg: Any, own: dict[str, Any], stored: dict[str, Any]) -
         old = stored.get(item.name)
         if item.name == cls.base_option and base.name != "nopos":
             old = stored["base"]
-        if item.metadata.get("fixed") and old is not None and own[item.name] != old:
+        if item.metadata.get("fixed") and old is not None and current[item.name] != old:
             flag = format_flag(item.name)
             raise ValueError(
                 f"the checkpoint was trained with {flag} {old}, and this model has "
-                f"{own[item.name]}; give {flag} {old}"
+                f"{current[item.name]}; give {flag} {old}"
             )
 
 
-def rename_positions(state: dict[str, Tensor], own: dict[str, Any], stored: dict[str, Any]) -> None:
+def rename_positions(
+    state: dict[str, Tensor], current: dict[str, Any], stored: dict[str, Any]
+) -> None:
     """Rename the parameters of positions: stock tables, and those of an encoding below another."""
     for key in [key for key in state if STOCK_TABLE.fullmatch(key)]:
         state[f"{key.partition('.')[0]}.positions.tables.0"] = state.pop(key)
-    own_has_base, stored_has_base = (o["base"] != o["position_encoding"] for o in (own, stored))
-    if own_has_base == stored_has_base:
+    has_base, stored_has_base = (o["base"] != o["position_encoding"] for o in (current, stored))
+    if has_base == stored_has_base:
         return
     for key in [key for key in state if ".positions." in key]:
         side, _, name = key.partition(".positions.")
-        if own_has_base:
+        if has_base:
             state[f"{side}.positions.base.{name}"] = state.pop(key)
         elif name.startswith("base."):
             state[f"{side}.positions.{name.removeprefix('base.')}"] = state.pop(key)
@@ -111,28 +113,28 @@ def take_over_scale(model: nn.Module, state: dict[str, Tensor], is_stock: bool) 
     """Give model and checkpoint one source scale: the checkpoint's, unless a number was given or
     the encoding has integer positions only."""
     scale = model.encoder.source_scale
-    own, stored = float(scale), float(state.get(SCALE, torch.ones(())))
+    current, stored = float(scale), float(state.get(SCALE, torch.ones(())))
     is_given = model.cfg.source_scale not in (None, "auto")
     real_valued = find_encoding(model.cfg).find_base(model.cfg).real_valued
     if real_valued and not is_given and not is_stock:
         scale.fill_(stored)
     state[SCALE] = scale.clone()
-    lost = own if float(scale) == stored else stored
-    return [] if own == stored else [f"source scale {float(scale):.4f} instead of {lost:.4f}"]
+    lost = current if float(scale) == stored else stored
+    return [] if current == stored else [f"source scale {float(scale):.4f} instead of {lost:.4f}"]
 
 
 def fit_positions(model: nn.Module, state: dict[str, Tensor]) -> list[str]:
     """Drop parameters of positions that the model lacks, initialize those that the checkpoint
     lacks, and return what was done."""
-    own = model.state_dict()
+    parameters = model.state_dict()
     for key in [key for key in state if UNUSED.fullmatch(key)]:
         del state[key]
-    omegas = [key for key in own if key.endswith("_omega") and key not in state]
+    omegas = [key for key in parameters if key.endswith("_omega") and key not in state]
     for key in omegas:  # without a weight the residual counts fully
-        state[key] = torch.ones_like(own[key])
-    added = [key for key in own if POSITIONS.match(key) and key not in state]
-    state.update({key: own[key].clone() for key in added})
-    dropped = [key for key in state if POSITIONS.match(key) and key not in own]
+        state[key] = torch.ones_like(parameters[key])
+    added = [key for key in parameters if POSITIONS.match(key) and key not in state]
+    state.update({key: parameters[key].clone() for key in added})
+    dropped = [key for key in state if POSITIONS.match(key) and key not in parameters]
     for key in dropped:
         del state[key]
     done = [f"initialized {', '.join(added)}"] if added else []
@@ -148,12 +150,13 @@ def initialize_separator(model: nn.Module, state: dict[str, Tensor]) -> None:
         state[key][dictionary.bos()] = state[key][dictionary.eos()]
 
 
-def list_changes(own: dict[str, Any], stored: dict[str, Any]) -> list[str]:
+def list_changes(current: dict[str, Any], stored: dict[str, Any]) -> list[str]:
     """Return the position options that change: ``--source-bos on -> off``."""
     changes = []
     for name, old in stored.items():
-        new = own.get(name)
-        if name in ("position_encoding", "source_scale", "base") or old in (new, None, False):
+        new = current.get(name)
+        is_same = old is None or old is False or old == new
+        if is_same or name in ("position_encoding", "source_scale", "base"):
             continue
         changes.append(f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}")
     return changes

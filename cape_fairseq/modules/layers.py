@@ -23,6 +23,11 @@ class ResidualMixin:
             omega = nn.Parameter(torch.ones(self.embed_dim)) if has_omega else None
             self.register_parameter(f"{name}_omega", omega)
 
+    def build_attention(self, cfg: Any, heads: int, **kwargs: Any) -> Attention:
+        """Build an attention, with quantization noise as fairseq does."""
+        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
+        return Attention(self.embed_dim, heads, dropout=cfg.attention_dropout, **noise, **kwargs)
+
     def normalize_input(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Apply the layer norm before a sub-layer in pre-norm models."""
         return norm(x) if self.normalize_before else x
@@ -56,14 +61,7 @@ class EncoderLayer(ResidualMixin, TransformerEncoderLayerBase):
         self.add_omegas(cfg, "self_attn", "fc")
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return Attention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
+        return self.build_attention(cfg, cfg.encoder.attention_heads, self_attention=True)
 
     @autocast
     def forward(self, x: Tensor, **arguments: Any) -> Tensor:
@@ -87,21 +85,12 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
     def build_self_attention(
         self, embed_dim: int, cfg: Any, *args: Any, **kwargs: Any
     ) -> Attention:
-        return self.build_attention(cfg, self_attention=True)
+        return self.build_attention(cfg, cfg.decoder.attention_heads, self_attention=True)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        width = cfg.encoder.embed_dim
-        return self.build_attention(cfg, kdim=width, vdim=width, encoder_decoder_attention=True)
-
-    def build_attention(self, cfg: Any, **kwargs: Any) -> Attention:
-        return Attention(
-            self.embed_dim,
-            cfg.decoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-            **kwargs,
-        )
+        heads, width = cfg.decoder.attention_heads, cfg.encoder.embed_dim
+        options = {"kdim": width, "vdim": width, "encoder_decoder_attention": True}
+        return self.build_attention(cfg, heads, **options)
 
     @autocast
     def forward(

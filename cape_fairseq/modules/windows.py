@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.sentences import find_first, see_sentences
+from cape_fairseq.positions.sentences import find_first, find_visible
 
 MAX_LENGTH = 512  # longer masks are divided into blocks
 BLOCK = 256  # queries
@@ -30,6 +30,7 @@ class Window(NamedTuple):
     before: int
     after: int = 0
     causal: bool = False  # the last T keys belong to the queries, and later ones are hidden
+    padding: Tensor | None = None  # bool [B, T], True at queries that are padding
 
     def build_mask(self, hidden: Tensor | None, bias: Bias | None = None) -> Tensor | list[Block]:
         """Build the mask, or its blocks.
@@ -41,24 +42,40 @@ class Window(NamedTuple):
         length, keys = self.queries.size(1), self.keys.size(1)
         if max(length, keys) <= MAX_LENGTH or length == 1:
             return self.build_block(slice(0, length), slice(0, keys), hidden, bias).mask
-        starts = range(0, length, BLOCK)
-        ends = [min(start + BLOCK, length) for start in starts]
-        firsts = find_first(self.keys, self.queries[:, list(starts)] - self.before)
-        lasts = self.queries[:, [end - 1 for end in ends]] + self.after + 1
-        lasts = find_first(self.keys, lasts)
-        limits = torch.stack([firsts.amin(0), lasts.amax(0)]).tolist()
+        starts = list(range(0, length, BLOCK))
+        ends = [*starts[1:], length]
+        firsts, lasts = self.find_limits(starts, ends, hidden)
         return [
             self.build_block(slice(start, end), slice(first, end if self.causal else last),
                              hidden, bias)
-            for start, end, first, last in zip(starts, ends, *limits, strict=True)
+            for start, end, first, last in zip(starts, ends, firsts, lasts, strict=True)
         ]  # fmt: skip
+
+    def find_limits(
+        self, starts: list[int], ends: list[int], hidden: Tensor | None
+    ) -> tuple[list[int], list[int]]:
+        """Return the first key that the queries of each block see, and the end of the last one's
+        sentence. Padding is left out: its sentences are the first or the last of a text."""
+        firsts = find_first(self.keys, self.queries[:, starts] - self.before)
+        lasts = self.queries[:, [end - 1 for end in ends]] + self.after + 1
+        lasts = find_first(self.keys, lasts)
+        if hidden is not None:
+            leading = hidden.long().cumprod(1).sum(1, keepdim=True)
+            firsts = firsts.clamp(min=leading)
+            lasts = lasts.clamp(max=leading + (~hidden).sum(1, keepdim=True))
+        if self.padding is not None:
+            blocks = zip(starts, ends, strict=True)
+            empty = torch.stack([self.padding[:, a:b].all(1) for a, b in blocks], 1)
+            firsts = firsts.masked_fill(empty, self.keys.size(1))
+            lasts = lasts.masked_fill(empty, 0)
+        return firsts.amin(0).tolist(), lasts.amax(0).tolist()
 
     def build_block(
         self, queries: slice, keys: slice, hidden: Tensor | None, bias: Bias | None
     ) -> Block:
         """Build the mask of some queries and keys."""
         q, k = self.queries[:, queries], self.keys[:, keys]
-        visible = see_sentences(q, k, self.before, self.after)
+        visible = find_visible(q, k, self.before, self.after)
         if hidden is not None:
             visible = visible & ~hidden[:, None, keys]
         if self.causal:

@@ -19,18 +19,18 @@ class Sentences(NamedTuple):
 
 
 def find_sentences(
-    tokens: Tensor, separator: int, token_numbers: Tensor, opens: bool = False
+    tokens: Tensor, separator: int, token_numbers: Tensor, separator_opens: bool = False
 ) -> Sentences:
     """Return the sentences of int64 [B, T].
 
     Args:
         token_numbers: float32 [B or 1, T], see :func:`positions.base.number_tokens`.
-        opens: a separator opens a sentence (decoder input), instead of ending it (source).
+        separator_opens: a separator opens a sentence (decoder input) instead of ending it.
     """
     is_separator = tokens == separator
     numbers = is_separator.cumsum(1)
     begins = is_separator
-    if not opens:
+    if not separator_opens:
         numbers = numbers - is_separator.long()
         begins = torch.nn.functional.pad(is_separator[:, :-1], (1, 0))
     token_numbers = token_numbers.expand(tokens.shape)
@@ -44,7 +44,7 @@ def find_first(numbers: Tensor, wanted: Tensor) -> Tensor:
     return torch.searchsorted(numbers.contiguous(), wanted.contiguous())
 
 
-def see_sentences(queries: Tensor, keys: Tensor, before: int, after: int) -> Tensor:
+def find_visible(queries: Tensor, keys: Tensor, before: int, after: int) -> Tensor:
     """Return which keys each query may attend to: bool [B, T, S].
 
     Args:

@@ -93,9 +93,9 @@ class DocumentGenerator(SequenceGenerator):
         contexts = [start_context(model, len(rows), rows.device) for model in self.model.models]
         try:
             for number in range(int(counts.max())):
-                going_on = (counts[rows] > number).nonzero().squeeze(1)
-                rows = rows[going_on]
-                contexts = [[x.index_select(0, going_on) for x in c] for c in contexts]
+                unfinished = (counts[rows] > number).nonzero().squeeze(1)
+                rows = rows[unfinished]
+                contexts = [[x.index_select(0, unfinished) for x in c] for c in contexts]
                 is_last = counts[rows] == number + 1
                 found = self.search_sentence(encoder_outs, contexts, rows, number, is_last)
                 for row, hypothesis in zip(rows.tolist(), found, strict=True):
@@ -120,9 +120,9 @@ class DocumentGenerator(SequenceGenerator):
             reach = model.decoder.cross_context
             part = select_sentences(out, rows, number - reach, number + reach)
             self.model.prepared.append({**part, "context": context, "is_last": [is_last]})
-        own = select_sentences(encoder_outs[0], rows, number, number)["encoder_padding_mask"][0]
+        padding = select_sentences(encoder_outs[0], rows, number, number)["encoder_padding_mask"][0]
         # Of these fairseq reads the shape and the lengths only.
-        net_input = {"src_tokens": own.long(), "src_lengths": (~own).sum(1)}
+        net_input = {"src_tokens": padding.long(), "src_lengths": (~padding).sum(1)}
         first = self.eos if number == 0 else self.separator
         found = self._generate({"net_input": net_input}, bos_token=first)
         return [hypotheses[0] for hypotheses in found]

@@ -64,14 +64,14 @@ class JoinedSide(torch.utils.data.Dataset):
         self.sentences, self.sentence_sizes = sentences, np.asarray(sizes)
         self.eos, self.separator, self.editor = eos, separator, editor
         self.groups: Groups = []
-        self.unmarked = np.zeros(0, bool)  # stacks without separators
+        self.without_separators = np.zeros(0, bool)  # stacks without separators
 
     def __len__(self) -> int:
         return len(self.groups)
 
     def __getitem__(self, index: int) -> Tensor:
         group = self.groups[index]
-        separator = None if self.unmarked[index] else self.separator
+        separator = None if self.without_separators[index] else self.separator
         parts = []
         for place, number in enumerate(group):
             tokens = self.sentences[number]
@@ -121,8 +121,8 @@ class StackedDataset(LanguagePairDataset):
         """Make the stacks of the epoch."""
         self.src.groups = self.tgt.groups = self.make_groups(self.epoch)
         generator = np.random.default_rng([self.seed, self.epoch, 1])
-        unmarked = generator.random(len(self.src.groups)) < self.separator_dropout
-        self.src.unmarked = self.tgt.unmarked = unmarked
+        without_separators = generator.random(len(self.src.groups)) < self.separator_dropout
+        self.src.without_separators = self.tgt.without_separators = without_separators
 
     def report(self) -> None:
         groups = self.src.groups

@@ -15,13 +15,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
 from omegaconf import II, OmegaConf
 
-from cape_fairseq.data.stacking import (
-    JUNCTIONS,
-    PAPER_MIN_TOKENS,
-    group_by_count,
-    group_by_tokens,
-    sample_groups,
-)
+from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, group_by_tokens, sample_groups
 from cape_fairseq.options import option, require, validate
 from cape_fairseq.tasks.document_generator import SEARCHES, DocumentGenerator
 from cape_fairseq.tasks.stacked_dataset import Groups, JoinedSide, JunctionEditor, StackedDataset
@@ -47,7 +41,7 @@ class StackedTranslationConfig(TranslationConfig):
     )
     stack_probability: Optional[float] = option(
         None, "mixed lengths in training: probability that a stack begins at a pair, sampled in "
-        "each epoch; other splits have single sentences", above=0,
+        "each epoch; with --stack-junction separator validation has them, too", above=0,
     )  # fmt: skip
     stack_max_tokens: int = option(
         PAPER_MIN_TOKENS, "maximum tokens of a stack, with --stack-probability", minimum=1
@@ -85,6 +79,10 @@ class StackedTranslationTask(TranslationTask):
         require(len(given) < 2, (given or names)[0], "set", expected)
         share = cfg.stack_probability or 0
         require(share <= 1, "stack_probability", share, "at most 1")
+        dropout, has_separator = cfg.stack_separator_dropout, cfg.stack_junction == "separator"
+        require(dropout <= 1, "stack_separator_dropout", dropout, "at most 1")
+        require(has_separator or not dropout, "stack_separator_dropout", dropout,
+                "0 without --stack-junction separator")  # fmt: skip
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
@@ -92,12 +90,15 @@ class StackedTranslationTask(TranslationTask):
         """Load a split as ``translation`` does, and stack it."""
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         pairs, mixes = self.datasets[split], self.cfg.stack_probability is not None
-        if mixes and split != self.cfg.train_subset:
+        is_training = split == self.cfg.train_subset
+        if mixes and not is_training and self.cfg.stack_junction != "separator":
             return
         if pairs.tgt is None:
             raise ValueError(f"{split} has no target side, which stacks need; binarize both sides")
         logger.info(f"stacking {split}, junction {self.cfg.stack_junction}")
-        documents = self.load_documents(split, pairs)
+        folders = split_paths(self.cfg.data)
+        folder = folders[(epoch - 1) % len(folders)] if is_training else folders[0]
+        documents = self.load_documents(Path(folder) / f"{split}.documents", pairs)
         dataset = StackedDataset(
             pairs,
             self.build_side(pairs.src, pairs.src_sizes, self.src_dict),
@@ -107,7 +108,7 @@ class StackedTranslationTask(TranslationTask):
                 for group in self.make_groups(pairs, number, documents)
                 if len(group) > 1 or pairs.src_sizes[group[0]] > 1  # not an empty line
             ],
-            changes=mixes,
+            changes=mixes and is_training,
             epoch=epoch,
             separator_dropout=self.cfg.stack_separator_dropout,
             seed=self.cfg.seed,
@@ -119,14 +120,13 @@ class StackedTranslationTask(TranslationTask):
             )
         self.datasets[split] = dataset
 
-    def load_documents(self, split: str, pairs: LanguagePairDataset) -> Optional[list]:
-        """Return the document of each pair, if the data say so: by a file SPLIT.documents with a
-        name for each pair, or by empty lines between documents."""
-        path = Path(split_paths(self.cfg.data)[0]) / f"{split}.documents"
+    def load_documents(self, path: Path, pairs: LanguagePairDataset) -> Optional[list]:
+        """Return the document of each pair, if the data say so: by a file with a name for each
+        pair, or by empty lines between documents."""
         if path.is_file():
             names = path.read_text(encoding="utf-8").splitlines()
             if len(names) != len(pairs):
-                raise ValueError(f"{path} has {len(names)} lines, and {split} {len(pairs)} pairs")
+                raise ValueError(f"{path} has {len(names)} lines, and the data {len(pairs)} pairs")
             return names
         empty = (np.asarray(pairs.src_sizes) < 2) & (np.asarray(pairs.tgt_sizes) < 2)
         return (2 * np.cumsum(empty) - empty).tolist() if empty.any() else None
@@ -151,12 +151,10 @@ class StackedTranslationTask(TranslationTask):
             return sample_groups(
                 lengths, cfg.stack_probability, cfg.stack_max_tokens, key, documents
             )
-        if cfg.stack_sentences is not None:
-            groups = group_by_count(len(pairs), cfg.stack_sentences, documents, cfg.stack_keep_rest)
-        else:
-            minimum = cfg.stack_min_tokens or PAPER_MIN_TOKENS
-            lengths = (np.asarray(pairs.tgt_sizes) - 1).tolist()
-            groups = group_by_tokens(lengths, minimum, documents, cfg.stack_keep_rest)
+        # Without EOS, or 1 each to count sentences.
+        lengths = [1 if cfg.stack_sentences else size - 1 for size in pairs.tgt_sizes.tolist()]
+        minimum = cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS
+        groups = group_by_tokens(lengths, minimum, documents, cfg.stack_keep_rest)
         return [[*group[1:], group[0]] for group in groups] if cfg.stack_swap else groups
 
     def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:

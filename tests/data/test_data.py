@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cape_fairseq.cli import main
-from cape_fairseq.data.stacking import edit_sentence, group_by_count, group_by_tokens, sample_groups
+from cape_fairseq.data.stacking import edit_sentence, group_by_tokens, sample_groups
 from cape_fairseq.data.synthetic import make_corpus
 
 
@@ -38,8 +38,6 @@ def test_groups_reach_the_minimum_and_stay_in_documents():
     assert group_by_tokens(lengths, 6, documents) == [range(2), range(2, 4), range(4, 6)]
     assert group_by_tokens(lengths, 8, documents) == [range(2, 6)]
     assert group_by_tokens(lengths, 8, documents, keep_rest=True) == [range(2), range(2, 6)]
-    assert group_by_count(7, 3) == [range(3), range(3, 6)]
-    assert group_by_count(7, 3, keep_rest=True)[-1] == range(6, 7)
 
 
 class TestSampledGroups:

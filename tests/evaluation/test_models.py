@@ -140,23 +140,23 @@ class TestTranslate:
         self, document_checkpoint, data_bin
     ):
         lines = ["the old man buys a book .", "a girl sells two eggs ."]
-        expected = load(document_checkpoint, data=data_bin, tokenizer="space").translate(
-            lines, split=False, max_len_b=10
-        )
-        options = [
-            "--path",
-            document_checkpoint,
-            "--cpu",
-            "--max-len-b",
-            10,
-            "--task",
-            "stacked_translation",
-        ]
+        translator = load(document_checkpoint, data=data_bin, tokenizer="space")
+        expected = translator.translate(lines, split=False, max_len_b=10)
+        options = ["--path", document_checkpoint, "--cpu", "--max-len-b", 10]
+        options += ["--task", "stacked_translation"]
         languages = ["--source-lang", "en", "--target-lang", "de"]
         text = " <s> ".join(lines)
         output = fairseq("interactive", data_bin, *options, *languages, input=text)
         found = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
         assert found == [" ".join(expected)]
+        stacks = ["--stack-junction", "separator", "--stack-sentences", 3, "--stack-keep-rest"]
+        output = fairseq("generate", data_bin, *options, *stacks)
+        rows = [row.split("\t") for row in output.splitlines() if row.startswith("D-")]
+        found = [row[2] for row in sorted(rows, key=lambda row: int(row[0][2:]))]
+        lines = (data_bin.parent / "test.en").read_text(encoding="utf-8").splitlines()
+        documents = [lines[start : start + 3] for start in range(0, len(lines), 3)]
+        expected = translator.translate_documents(documents, max_len_b=10)
+        assert found == [" ".join(sentences) for sentences in expected]
 
     def test_python_gives_the_translations_of_fairseq_interactive(self, cape_checkpoint, data_bin):
         lines = ["the old man buys a book .", "a girl laughs because the queen sees two eggs ."]

@@ -71,7 +71,7 @@ def test_sentences_of_a_source_and_of_a_decoder_input():
     assert found.numbers[0, 2:].tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
     assert found.offsets[0, 2:].tolist() == [0, 1, 2, 0, 1, 0, 1, 2]
     # As an input of the decoder, the separator opens the sentence of the next token.
-    found = find_sentences(tokens, SEP, numbers, opens=True)
+    found = find_sentences(tokens, SEP, numbers, separator_opens=True)
     assert found.numbers[0, 2:].tolist() == [0, 0, 1, 1, 2, 2, 2, 2]
     assert found.offsets[0, 2:].tolist() == [0, 1, 0, 1, 0, 1, 2, 3]
 
@@ -115,6 +115,9 @@ def test_steps_and_blocks_equal_the_parallel_pass(name, context, cross, monkeypa
             model.decoder(previous[:, : i + 1], encoder_out=encoder_out, incremental_state=state)[0]
             for i in range(previous.size(1))
         ]
+        keys = [layer.self_attn._get_input_buffer(state)["prev_key"] for layer in
+                model.decoder.layers]  # fmt: skip
+        assert all((key.size(2) < previous.size(1)) == (context == 0) for key in keys)
         monkeypatch.setattr(windows, "MAX_LENGTH", 4)
         monkeypatch.setattr(windows, "BLOCK", 5)
         blocks = model(source, None, previous)[0]
@@ -137,6 +140,25 @@ def test_padding_on_either_side_gives_the_same_scores(name, context, cross):
         assert [len(row) for row in found[-1]] == [len(row) for row in target]
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_blocks_are_narrow_in_batches_of_unequal_documents(left, causal):
+    # Sentences of 25 tokens: 256 queries and the sentences around them have at most 331 keys.
+    tokens = pad([join([[5] * 24] * n) for n in (160, 40)], left)
+    padding = tokens == PAD
+    numbers = find_sentences(tokens, SEP, number_tokens(padding)).numbers
+    window = windows.Window(numbers, numbers, 1, causal=causal, padding=padding)
+    blocks = window.build_mask(padding)
+    assert len(blocks) == 16
+    assert max(block.mask.size(-1) for block in blocks) <= 331
+    visible = torch.zeros(2, 4000, 4000, dtype=torch.bool)
+    for block in blocks:
+        visible[:, block.queries, block.keys] = block.mask[:, 0]
+    expected = windows.find_visible(numbers, numbers, 1, 0) & ~padding.unsqueeze(1)
+    expected = expected.tril() if causal else expected
+    assert torch.equal(visible[~padding], expected[~padding])
 
 
 @pytest.mark.parametrize("name", ["sinpos", "relpos", "rope_cross", "alibi", "fire", "floater"])
@@ -196,15 +218,16 @@ def test_without_context_committed_search_is_the_search_of_each_sentence():
         assert hypothesis["tokens"].tolist() == join(expected)
 
 
-def test_joint_search_has_as_many_separators_as_the_source():
+@pytest.mark.parametrize("factor", [30, 0])  # sentences of a word or two, or endless ones
+def test_joint_search_has_as_many_separators_as_the_source(factor):
     model = build_document_model("rope_cross", 1)
-    with torch.no_grad():  # sentences of a word or two
+    with torch.no_grad():
         for token in (SEP, EOS):
-            model.decoder.output_projection.weight[token] *= 30
+            model.decoder.output_projection.weight[token] *= factor
     documents = make_documents()
     source, _, _ = make_inputs(documents)
     generator = DocumentGenerator([model], SmallTask().target_dictionary, beam_size=3,
-                                  document_search="joint")  # fmt: skip
+                                  document_search="joint", max_len_a=2)  # fmt: skip
     lengths = (source != PAD).sum(1)
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
     for document, hypotheses in zip(documents, generator.generate([model], sample), strict=True):

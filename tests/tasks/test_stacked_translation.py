@@ -91,10 +91,24 @@ MIXED = {"stack_probability": 0.5, "stack_max_tokens": 60, "stack_junction": "no
 
 
 class TestMixedLengths:
-    def test_only_training_is_stacked(self, data_bin):
-        task = make_task(data_bin, **MIXED)
-        assert len(load(task, "valid")) == 30
+    @pytest.mark.parametrize("junction", ["none", "separator"])
+    def test_validation_is_stacked_with_separators_only(self, data_bin, junction):
+        task = make_task(data_bin, **{**MIXED, "stack_junction": junction})
+        valid = load(task, "valid")
+        assert valid.can_reuse_epoch_itr_across_epochs
+        assert (len(valid) < 30) == (junction == "separator")
         assert len(load(task, "train")) < 300
+
+    def test_each_folder_has_its_documents(self, data_bin, tmp_path):
+        names = {"one": ["a"] * 300, "two": [str(i) for i in range(300)]}
+        for folder, documents in names.items():
+            shutil.copytree(data_bin, tmp_path / folder)
+            (tmp_path / folder / "train.documents").write_text("\n".join(documents))
+        task = make_task(f"{tmp_path / 'one'}:{tmp_path / 'two'}", **MIXED)
+        task.load_dataset("train", epoch=1)
+        assert len(task.dataset("train")) < 300
+        task.load_dataset("train", epoch=2)
+        assert len(task.dataset("train")) == 300
 
     def test_groups_change_with_the_epoch_and_the_seed(self, data_bin):
         dataset = load(make_task(data_bin, **MIXED), "train")
@@ -140,6 +154,7 @@ def test_edits_apply_bpe_again(data_bin):
     "options",
     [
         {"stack_probability": 1.5},
+        {"stack_separator_dropout": 0.5},
         {"stack_sentences": 0},
         {"stack_sentences": 2, "stack_min_tokens": 3},
         {"truncate_source": True},
