@@ -1,16 +1,17 @@
-"""``cape-fairseq TOOL``: a table of the tools."""
+"""``cape-fairseq TOOL``: a table of the tools, and two that tell about the package."""
 
 import difflib
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from cape_fairseq import __version__
-from cape_fairseq.tools import UserError
+from cape_fairseq.command_line import UserError, build_parser
 
 GROUPS = {
     "encodings": {
-        "encodings": ("encodings", "list the position encodings with their options and papers"),
-        "path": ("path", "print the folder for --user-dir"),
+        "encodings": ("", "list the position encodings with their options and papers"),
+        "path": ("", "print the folder for --user-dir"),
     },
     "data": {
         "synthetic-corpus": ("data.synthetic", "write a small English-German corpus"),
@@ -30,6 +31,15 @@ GROUPS = {
         "export": ("inference.export", "export to plain fairseq and CTranslate2"),
     },
 }
+SIZES = "{,_tiny,_iwslt_de_en,_wmt_en_de,_wmt_en_de_18l,_vaswani_wmt_en_de_big}"
+ENCODINGS_EXAMPLES = """
+  cape-fairseq encodings
+  cape-fairseq encodings cape floater
+"""
+PATH_EXAMPLES = """
+  fairseq-train data-bin --user-dir $(cape-fairseq path) --arch cape_transformer_tiny
+  ls $(cape-fairseq path)
+"""
 TOOLS = {name: tool for group in GROUPS.values() for name, tool in group.items()}
 
 
@@ -40,6 +50,57 @@ def format_help() -> str:
         lines += ["", f"{group}:"]
         lines += [f"  {name:18}{summary}" for name, (_, summary) in tools.items()]
     return "\n".join([*lines, "", "cape-fairseq TOOL --help shows options and examples."])
+
+
+def describe_encoding(name: str) -> str:
+    """Describe an encoding with its options."""
+    from cape_fairseq.options import format_flag, list_choices, list_fields
+    from cape_fairseq.positions import ENCODINGS
+
+    if name not in ENCODINGS:
+        raise UserError(f"there is no encoding {name}; there are {', '.join(ENCODINGS)}")
+    cls = ENCODINGS[name]
+    lines = [
+        f"{name}: {cls.description}",
+        f"  paper: {cls.paper or '-'}",
+        f"  architecture: {name}_transformer{SIZES}",
+        f"  --source-scale {cls.default_source_scale} --source-bos {cls.default_source_bos}",
+    ]
+    for item in list_fields(cls.config):
+        choices = list_choices(item)
+        values = f" {{{','.join(choices)}}}" if choices else ""
+        lines.append(f"  {format_flag(item.name)}{values} (default: {item.default})")
+        lines.append(f"      {item.metadata['help']}")
+    return "\n".join(lines)
+
+
+def list_encodings(argv: list[str]) -> None:
+    """Run ``cape-fairseq encodings``."""
+    description = "List position encodings, options and papers."
+    parser = build_parser("encodings", description, ENCODINGS_EXAMPLES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="encodings (default: all)")
+    names = parser.parse_args(argv).names
+    if not names:
+        from cape_fairseq.positions import ENCODINGS
+
+        names = sorted(ENCODINGS)
+    print("\n\n".join(describe_encoding(name) for name in names))
+
+
+def print_path(argv: list[str]) -> None:
+    """Run ``cape-fairseq path``."""
+    build_parser("path", "Print the folder for --user-dir.", PATH_EXAMPLES).parse_args(argv)
+    print(Path(__file__).resolve().parent)
+
+
+def run_tool(name: str, argv: list[str]) -> None:
+    """Run a tool of the table."""
+    if name == "encodings":
+        list_encodings(argv)
+    elif name == "path":
+        print_path(argv)
+    else:
+        import_module(f"cape_fairseq.{TOOLS[name][0]}").main(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"cape-fairseq: there is no tool {name}; {hint}", file=sys.stderr)
         return 2
     try:
-        import_module(f"cape_fairseq.{TOOLS[name][0]}").main(arguments)
+        run_tool(name, arguments)
     except UserError as error:
         print(f"cape-fairseq {name}: {error}", file=sys.stderr)
         return 1

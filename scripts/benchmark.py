@@ -34,7 +34,7 @@ from torch.nn import functional as F
 
 import cape_fairseq.models  # noqa: F401
 from cape_fairseq.criterions.chunked import ChunkedCriterion
-from cape_fairseq.tasks.document_generator import DocumentGenerator
+from cape_fairseq.documents.search import DocumentGenerator
 
 STEPS = "stock,sinpos,sinpos+chunked+dropout,cape,rope_cross,relpos,floater"
 SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6), "table9": (768, 3072, 8, 6)}

@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from cape_fairseq.tools import format_table, parse_files
 from sacrebleu.metrics import BLEU, CHRF
 from scipy.stats import t as student
 
 from cape_fairseq.inference.checkpoints import load_model
-from cape_fairseq.tools import format_table, parse_files
 
 TERM = re.compile(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][\wäöüß-]{4,}")  # not at the start of a sentence
 

@@ -7,9 +7,9 @@ import time
 import pytest
 import torch
 
-from cape_fairseq.tasks.document_generator import DocumentGenerator
-from tests.models.test_documents import NAMES, build_document_model, make_documents, make_inputs
-from tests.support import EOS, PAD, SYSTEMS, SmallTask, build, fairseq, make_batch, train_options
+from cape_fairseq.documents.search import DocumentGenerator
+from tests.documents.support import NAMES, build_document_model, make_documents, make_inputs
+from tests.support import PAD, SYSTEMS, SmallTask, build, fairseq, make_batch, train_options
 
 pytestmark = [
     pytest.mark.gpu,
@@ -76,18 +76,6 @@ def test_training_in_every_precision(arch, precision, data_bin, tmp_path):
     options.remove("--cpu")
     output = fairseq("train", *options, *precision, gpu=True)
     assert "nan" not in output.lower().split("done training")[0].split("begin training")[1]
-
-
-def test_flash_attention_is_used_without_a_mask():
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    model = build("cape").cuda().half()
-    source = torch.full((2, 8), 5).cuda()
-    source[:, -1] = EOS
-    hidden = torch.randn(8, 2, 32).cuda().half()
-    layer = model.encoder.layers[0].self_attn
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # raises if it cannot be used
-        layer(hidden, causal=True)
 
 
 def test_encodings_cost_little_on_a_gpu():

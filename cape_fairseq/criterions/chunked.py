@@ -101,8 +101,8 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
                 f"--criterion {NAME} needs a plain output projection and sums over batches; choose "
                 "label_smoothed_cross_entropy"
             )
-        features, _ = model(**sample["net_input"], features_only=True)
-        weight, target = projection.weight, sample["target"]
+        output = model(**sample["net_input"], features_only=True)
+        features, weight, target = output[0], projection.weight, model.get_targets(sample, output)
         if getattr(model.decoder, "autocast", "none") == "bf16":
             features, weight = features.bfloat16(), weight.bfloat16()
         elif torch.is_autocast_enabled(features.device.type):

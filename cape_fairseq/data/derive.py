@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cape_fairseq.command_line import UserError, build_parser, read_lines, write_atomically
 from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_tokens
-from cape_fairseq.tools import UserError, build_parser, read_lines, write_atomically
 
 EXAMPLES = """
   cape-fairseq derive length --source train.en --target train.de --output short --max 50

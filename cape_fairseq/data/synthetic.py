@@ -11,7 +11,7 @@ from pathlib import Path
 
 from num2words import num2words
 
-from cape_fairseq.tools import build_parser, format_table, write_atomically
+from cape_fairseq.command_line import build_parser, format_table, write_atomically
 
 EXAMPLES = """
   cape-fairseq synthetic-corpus corpus

@@ -10,8 +10,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 from tqdm import tqdm
 
-from cape_fairseq.evaluation.generated import read_translations, remove_bpe
-from cape_fairseq.tools import (
+from cape_fairseq.command_line import (
     UserError,
     build_parser,
     format_table,
@@ -19,6 +18,7 @@ from cape_fairseq.tools import (
     plot_axes,
     write_json,
 )
+from cape_fairseq.evaluation.generated import read_translations, remove_bpe
 
 EXAMPLES = """
   cape-fairseq bleu-by-length sinpos=sinpos.txt cape=cape.txt --plot bleu.png

@@ -6,9 +6,9 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
+from cape_fairseq.command_line import build_parser, format_table, parse_files, write_json
 from cape_fairseq.evaluation.bleu_by_length import compute_length_ratio, count_kept_sentences
 from cape_fairseq.evaluation.generated import read_translations
-from cape_fairseq.tools import build_parser, format_table, parse_files, write_json
 
 EXAMPLES = """
   cape-fairseq compare sinpos=sinpos.txt cape=cape.txt

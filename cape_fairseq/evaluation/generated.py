@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cape_fairseq.tools import UserError, read_lines
+from cape_fairseq.command_line import UserError, read_lines
 
 LINE = re.compile(r"^([STHDP])-(\d+)\t(.*)$")
 

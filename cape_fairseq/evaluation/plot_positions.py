@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cape_fairseq.command_line import UserError, build_parser, format_table, save_figure, write_json
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.options import list_fields
 from cape_fairseq.positions import ENCODINGS, PositionEncoding, Side
-from cape_fairseq.tools import UserError, build_parser, format_table, save_figure, write_json
 
 EXAMPLES = """
   cape-fairseq plot-positions sinpos --plot sinusoids.png

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from cape_fairseq.command_line import build_parser, format_table, parse_files, plot_axes, write_json
 from cape_fairseq.evaluation.generated import read_runs
-from cape_fairseq.tools import build_parser, format_table, parse_files, plot_axes, write_json
 
 EXAMPLES = """
   fairseq-generate data-bin --user-dir $(cape-fairseq path) --path checkpoint_best.pt \\

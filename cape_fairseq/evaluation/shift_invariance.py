@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
+from cape_fairseq.command_line import UserError, build_parser, format_table, parse_files, write_json
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.positions.sinusoidal import Sinusoidal
-from cape_fairseq.tools import UserError, build_parser, format_table, parse_files, write_json
 
 EXAMPLES = """
   cape-fairseq shift-invariance sinpos=sinpos.pt shape=shape.pt --data data-bin

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from fairseq.data import Dictionary
 
-from cape_fairseq.evaluation.bleu_by_length import name_bin, parse_edges
-from cape_fairseq.evaluation.generated import Sentence, read_runs
-from cape_fairseq.tools import (
+from cape_fairseq.command_line import (
     UserError,
     build_parser,
     format_table,
@@ -17,6 +15,8 @@ from cape_fairseq.tools import (
     save_figure,
     write_json,
 )
+from cape_fairseq.evaluation.bleu_by_length import name_bin, parse_edges
+from cape_fairseq.evaluation.generated import Sentence, read_runs
 
 EXAMPLES = """
   cape-fairseq token-wins shape=shape.txt sinpos=sinpos.txt --plot wins.png

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from cape_fairseq.command_line import UserError, build_parser, write_atomically
 from cape_fairseq.inference.checkpoints import read_checkpoint
-from cape_fairseq.tools import UserError, build_parser, write_atomically
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt

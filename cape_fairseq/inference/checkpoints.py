@@ -11,7 +11,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
-from cape_fairseq.tools import UserError
+from cape_fairseq.command_line import UserError
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

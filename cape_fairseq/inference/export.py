@@ -11,8 +11,8 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
+from cape_fairseq.command_line import UserError, build_parser
 from cape_fairseq.inference.checkpoints import find_data, get_options, load_model, read_checkpoint
-from cape_fairseq.tools import UserError, build_parser
 
 EXAMPLES = """
   cape-fairseq export checkpoints/checkpoint_best.pt --output exported
@@ -36,16 +36,16 @@ def check_exportable(model: nn.Module, path: Path) -> None:
     acts_in_attention = (
         encoding.score_bias(numbers, numbers) is not None
         or encoding.rotation(numbers) is not None
-        or encoding.attention_biases(numbers)
+        or encoding.attention_biases(numbers, None, 4)
         or encoding.summarize(numbers, numbers < 0) is not None
-        or any(True for _ in model.encoder.layers[0].self_attn.attend.parameters())
+        or any(True for _ in model.encoder.layers[0].self_attn.kernel.parameters())
     )
     if acts_in_attention or len(encoding.embed(numbers)) > 1:
         raise UserError(
             f"{path}: {encoding.name} acts in the attention or at several layers; only positions "
             "that are added to the input can be exported"
         )
-    if model.cfg.residual_init != "default" or model.encoder.sentence_context is not None:
+    if model.cfg.residual_init != "default" or model.encoder.window is not None:
         raise UserError(f"{path}: models with ADMIN or --sentence-context cannot be exported")
 
 

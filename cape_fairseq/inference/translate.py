@@ -12,11 +12,14 @@ import torch
 from fairseq import hub_utils
 from tqdm import tqdm
 
+from cape_fairseq.command_line import UserError, build_parser
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
-from cape_fairseq.models.side import UNLIMITED
-from cape_fairseq.tasks.document_generator import SEARCHES
-from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
-from cape_fairseq.tools import UserError, build_parser
+from cape_fairseq.models.positional_side import UNLIMITED
+from cape_fairseq.tasks.stacked_translation import (
+    StackedTranslationConfig,
+    StackedTranslationTask,
+    is_document_model,
+)
 
 EXAMPLES = """
   cape-fairseq translate runs/mine/cape_transformer_tiny/checkpoint_best.pt < text.en > text.de
@@ -45,7 +48,6 @@ class Translator:
         data: str | Path | None = None,
         bpe_codes: str | Path | None = None,
         tokenizer: str = "moses",
-        search: str = "committed",
     ) -> None:
         path = Path(checkpoint)
         _, task = get_options(read_checkpoint(path))
@@ -68,14 +70,12 @@ class Translator:
         config = StackedTranslationConfig(
             source_lang=self.source_lang,
             target_lang=self.target_lang,
-            document_search=search,
             max_source_positions=UNLIMITED,
             max_target_positions=UNLIMITED,
         )
         task = StackedTranslationTask(config, source, target)
         self.model = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
-        decoder = self.model.models[0].decoder
-        self.has_context = getattr(decoder, "sentence_context", None) is not None
+        self.has_context = is_document_model(self.model.models[0])
         if not segmentation and any("@@" in w for w in self.model.task.source_dictionary.symbols):
             raise UserError(f"{path} was trained on subwords; give --bpe-codes or make {codes}")
         if torch.cuda.is_available():
@@ -102,8 +102,8 @@ class Translator:
             dataset.max_tokens = max(MAX_TOKENS, len(tokens[-1]))
             found = self.model.generate(tokens, beam=beam, **options)
             for i, hypotheses in zip(chunk, found, strict=True):
-                parts = self.decode(hypotheses[0])  # joint search may end at its maximal length
-                for number, part in zip(texts[i][0], parts, strict=False):
+                parts = self.decode(hypotheses[0])
+                for number, part in zip(texts[i][0], parts, strict=True):
                     translations[i][number] = part
         return translations
 
@@ -173,18 +173,14 @@ def main(argv: list[str]) -> None:
         "--no-split", action="store_true", help="each line is a sentence, and stays one"
     )
     parser.add_argument("--no-context", action="store_true", help="translate sentence by sentence")
-    parser.add_argument(
-        "--document-search", choices=SEARCHES, default="committed",
-        help="committed: fix the best hypothesis of each sentence before the next; joint: keep one "
-        "beam over the document (default: committed)",
-    )  # fmt: skip
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
-    translator = Translator(
-        args.checkpoint, args.data, args.bpe_codes, args.tokenizer, args.document_search
-    )
+    translator = Translator(args.checkpoint, args.data, args.bpe_codes, args.tokenizer)
     lines = translator.translate(
-        [line.rstrip("\r\n") for line in sys.stdin], not args.no_context, not args.no_split,
-        beam=args.beam, lenpen=args.lenpen,
-    )  # fmt: skip
+        [line.rstrip("\r\n") for line in sys.stdin],
+        context=not args.no_context,
+        split=not args.no_split,
+        beam=args.beam,
+        lenpen=args.lenpen,
+    )
     print("\n".join(lines))

@@ -5,10 +5,11 @@ fairseq's ``--user-dir`` imports models and tasks only, so that this imports wha
 
 import torch
 
-from cape_fairseq import criterions, optim, patches  # noqa: F401  (they register themselves)
+from cape_fairseq import compat, criterions, optim, preemption  # noqa: F401  (they register themselves)
 from cape_fairseq.models import architectures  # noqa: F401
 
-patches.install()
+compat.install()
+preemption.install()
 # On new GPUs PyTorch asks cuDNN for attention first, which prepares each new shape for tenths of a
 # second; batches of text have thousands of shapes.
 torch.backends.cuda.enable_cudnn_sdp(False)

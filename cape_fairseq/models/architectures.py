@@ -10,11 +10,17 @@ from omegaconf import OmegaConf
 
 from cape_fairseq.models import transformer  # noqa: F401  (registers the model first)
 from cape_fairseq.models.config import base_architecture
+from cape_fairseq.options import require
 from cape_fairseq.positions import ENCODINGS
 
-TINY = {"encoder_embed_dim": 128, "encoder_ffn_embed_dim": 512,
-        "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-        "encoder_layers": 3, "decoder_layers": 3}  # fmt: skip
+TINY = {
+    "encoder_embed_dim": 128,
+    "encoder_ffn_embed_dim": 512,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_layers": 3,
+    "decoder_layers": 3,
+}
 
 
 def tiny(args: Any) -> None:
@@ -31,6 +37,14 @@ def wmt_en_de_18l(args: Any) -> None:
     args.decoder_layers = getattr(args, "decoder_layers", 18)
     args.residual_init = getattr(args, "residual_init", "admin")
     fairseq_sizes.transformer_wmt_en_de(args)
+
+
+def validate_context(args: Any) -> None:
+    """Raise ValueError for a ``--target-context`` above ``--sentence-context``."""
+    context, target = args.sentence_context, args.target_context
+    if context is not None:
+        expected = f"at most --sentence-context {context}"
+        require(target <= context, "target_context", target, expected)
 
 
 SIZES: dict[str, Callable[[Any], None]] = {
@@ -53,8 +67,11 @@ def register(name: str, encoding: str | None, preset: Callable[[Any], None]) -> 
             args.update(vars(options))
             return
         args.position_encoding = getattr(args, "position_encoding", None) or encoding
+        is_new = not hasattr(args, "source_scale_counted")  # which base_architecture sets
         preset(args)
         base_architecture(args)
+        if is_new:  # the sentence context of a checkpoint may be lowered
+            validate_context(args)
 
     register_model_architecture("positional_transformer", name)(apply)
 

@@ -7,48 +7,59 @@ from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
 from cape_fairseq.options import choice, format_flag, list_fields, option, require, validate
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
-from cape_fairseq.positions.randpos import RandomPositions, RandposConfig, randomize
+from cape_fairseq.positions.randpos import RandposConfig
+
+CONTEXT_HELP = (
+    "documents: the separator <s> is between sentences, and self-attention sees a token's own "
+    "sentence and this many before it; train with --task stacked_translation --stack-junction "
+    "separator (default: off)"
+)
+TARGET_CONTEXT_HELP = (
+    "documents: sentences before its own that self-attention of the decoder sees, at most "
+    "--sentence-context (default: as many); with 0 sentences are decoded side by side"
+)
+CROSS_CONTEXT_HELP = (
+    "documents: cross-attention sees the source sentence of the same number and this many before "
+    "and after it"
+)
+SOURCE_SCALE_HELP = (
+    "factor of source positions: a number, or auto for target tokens / source tokens of the "
+    "training data (default: auto for cape and rope_cross, else 1)"
+)
+RESIDUAL_HELP = (
+    "admin: weigh the residuals of a post-norm model by a profile of training sentences "
+    "(checkpoints of it have admin-profiled)"
+)
 
 
 @dataclass
 class PositionOptions:
-    position_encoding: choice(*ENCODINGS) = option("sinpos", "position encoding")
+    position_encoding: choice(*ENCODINGS) = option(
+        "sinpos", "position encoding; usually set by --arch NAME_transformer*"
+    )
     position_augmentation: choice("none", "randpos") = option(
         "none", "randpos: sample sorted random positions in training (Ruoss et al. 2023)"
     )
     position_layers: choice("input", "all") = option(
         "input", "layers to whose input sinusoids or learned tables are added"
     )
-    source_scale: Optional[str] = option(
-        None,
-        "factor of source positions: a number, or auto for target tokens / source tokens of the "
-        "training data (default: auto for cape and rope_cross, else 1)",
-    )
+    source_scale: Optional[str] = option(None, SOURCE_SCALE_HELP)
     source_bos: Optional[choice("on", "off")] = option(
         None, "put a BOS before the source (default: on for cape, else off)"
     )
-    sentence_context: Optional[int] = option(
-        None, "documents: the separator <s> is between sentences, and self-attention sees a "
-        "token's own sentence and this many before it (default: off)", minimum=0,
-    )  # fmt: skip
-    sentence_cross_context: int = option(
-        0, "documents: cross-attention sees the source sentence of the same number and this many "
-        "before and after it", minimum=0,
-    )  # fmt: skip
+    sentence_context: Optional[int] = option(None, CONTEXT_HELP, minimum=0)
+    target_context: Optional[int] = option(None, TARGET_CONTEXT_HELP, minimum=0)
+    sentence_cross_context: int = option(0, CROSS_CONTEXT_HELP, minimum=0)
 
 
 @dataclass
 class ModelOptions:
-    residual_init: choice("default", "admin", "admin-profiled") = option(
-        "default",
-        "admin: weigh the residuals of a post-norm model by a profile of training sentences "
-        "(checkpoints have admin-profiled)",
-    )
+    residual_init: choice("default", "admin", "admin-profiled") = option("default", RESIDUAL_HELP)
     embedding_init_scale: float = option(
         1.0, "initial standard deviation of the embeddings / fairseq's", above=0
     )
     fast_dropout: bool = option(
-        False, "on a CPU, sample 16 bits instead of 64 for each entry of dropout"
+        False, "faster dropout on CPUs; the probability is rounded to a multiple of 1/65536"
     )
     autocast: choice("none", "bf16") = option(
         "none", "bf16: compute matrix products in bfloat16 on CPU and GPU"
@@ -57,6 +68,7 @@ class ModelOptions:
 
 ENCODING_CONFIGS = tuple(dict.fromkeys(cls.config for cls in ENCODINGS.values() if cls.config))
 PLUGIN_CONFIGS = (PositionOptions, *ENCODING_CONFIGS, RandposConfig, ModelOptions)
+# Made from a list, because the encodings of ``positions/`` register themselves.
 PositionalTransformerConfig = make_dataclass(
     "PositionalTransformerConfig", [], bases=(*PLUGIN_CONFIGS, TransformerConfig)
 )
@@ -70,26 +82,31 @@ UNSUPPORTED = {
     "encoder_learned_pos": "choose --position-encoding abspos",
     "decoder_learned_pos": "choose --position-encoding abspos",
     "no_token_positional_embeddings": "choose --position-encoding nopos",
+    "offload_activations": "give --checkpoint-activations",
+    "encoder_xformers_att_config": "attention has kernels of its own",
+    "decoder_xformers_att_config": "attention has kernels of its own",
 }
 
 
 def find_encoding(cfg: Any) -> type[PositionEncoding]:
-    """Return the class of the chosen encoding, with its augmentation."""
+    """Return the class of the chosen encoding."""
     name = cfg.position_encoding
     require(name in ENCODINGS, "position_encoding", name, " or ".join(ENCODINGS))
-    randpos = getattr(cfg, "position_augmentation", None) == "randpos"
-    return randomize(ENCODINGS[name]) if randpos else ENCODINGS[name]
+    return ENCODINGS[name]
 
 
 def choose_source_scale(cfg: Any) -> str:
     """Return ``--source-scale``, or the default of the encoding."""
-    return str(cfg.source_scale or find_encoding(cfg).find_base(cfg).default_source_scale)
+    if cfg.source_scale is not None:
+        return str(cfg.source_scale)
+    return find_encoding(cfg).find_base(cfg).default_source_scale
 
 
 def list_options(cfg: Any) -> list[Field]:
     """Return the position options that apply to the chosen encoding."""
     cls = find_encoding(cfg)
-    randpos = RandposConfig if cls.samples_noise and issubclass(cls, RandomPositions) else None
+    is_random = getattr(cfg, "position_augmentation", None) == "randpos"
+    randpos = RandposConfig if is_random else None
     configs = dict.fromkeys((PositionOptions, cls.config, cls.find_base(cfg).config, randpos))
     return list_fields(*configs)
 
@@ -97,15 +114,13 @@ def list_options(cfg: Any) -> list[Field]:
 def base_architecture(args: Any) -> None:
     """Fill in fairseq's base Transformer and this package's options, where ``args`` has none.
 
-    Options of other encodings stay unset, so that one that is set was given.
+    Options of other encodings stay unset, so that one that is set was given. The longest lengths
+    stay unset as well: ``args`` may be those of the task, too, which has limits of its own.
 
     Raises:
         ValueError: an option of another encoding was given.
     """
     transformer_legacy.base_architecture(args)
-    for name in ("max_source_positions", "max_target_positions"):
-        if getattr(args, name, None) is None:
-            setattr(args, name, transformer_legacy.DEFAULT_MAX_SOURCE_POSITIONS)
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
     options = list_options(args)
     reject_foreign_options(args, {item.name for item in options})
@@ -117,7 +132,16 @@ def base_architecture(args: Any) -> None:
     base = find_encoding(args).find_base(args)
     default_bos = base.default_source_bos if args.sentence_context is None else "off"
     args.source_bos = args.source_bos or default_bos
+    if args.target_context is None:
+        args.target_context = args.sentence_context
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
+
+
+def fill_max_positions(args: Any) -> None:
+    """Fill in the longest lengths, which are those of learned tables."""
+    for name in ("max_source_positions", "max_target_positions"):
+        if getattr(args, name, None) is None:
+            setattr(args, name, transformer_legacy.DEFAULT_MAX_SOURCE_POSITIONS)
 
 
 def reject_foreign_options(args: Any, names: set[str]) -> None:
@@ -137,26 +161,48 @@ def validate_options(args: Any) -> None:
     validate(args, (*list_options(args), *list_fields(ModelOptions)))
     cls = find_encoding(args)
     cls.validate(args)
-    base = cls.find_base(args)
     for name, reason in UNSUPPORTED.items():
         require(not getattr(args, name, None), name, "set", f"left out: {reason}")
     if args.residual_init != "default":
         for name in ("encoder_normalize_before", "decoder_normalize_before"):
             require(not getattr(args, name), name, "set", "left out with --residual-init admin")
-    scale, layers = choose_source_scale(args), args.position_layers
-    fits = base.real_valued or scale in ("1", "1.0")
-    require(fits, "source_scale", scale, f"1: {base.name} has integer positions only")
-    fits = base.adds_to_layers or layers == "input"
-    require(fits, "position_layers", layers, f"input: {base.name} adds nothing to layers")
-    randpos = args.position_augmentation
-    fits = cls.allows_randpos or randpos == "none"
-    require(fits, "position_augmentation", randpos, f"none with {cls.name}")
-    if args.sentence_context is not None:
-        require(args.source_bos == "off", "source_bos", "on", "off with --sentence-context")
-        require(randpos == "none", "position_augmentation", randpos, "none with --sentence-context")
-        for name in ("cape_mean_normalize", "checkpoint_activations"):
-            given = getattr(args, name, None)
-            require(not given, name, "set", "left out with --sentence-context")
-    else:
-        cross = args.sentence_cross_context
-        require(cross == 0, "sentence_cross_context", cross, "0 without --sentence-context")
+    validate_positions(args, cls)
+    validate_documents(args)
+
+
+def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
+    """Raise ValueError for a source scale, layers or an augmentation that the encoding lacks."""
+    base = cls.find_base(args)
+    if not base.real_valued:
+        scale = choose_source_scale(args)
+        expected = f"1: {base.name} has integer positions only"
+        require(scale in ("1", "1.0"), "source_scale", scale, expected)
+    if not base.adds_to_layers:
+        expected = f"input: {base.name} adds nothing to layers"
+        layers = args.position_layers
+        require(layers == "input", "position_layers", layers, expected)
+    if not cls.allows_randpos:
+        augmentation = args.position_augmentation
+        require(
+            augmentation == "none", "position_augmentation", augmentation, f"none with {cls.name}"
+        )
+
+
+def validate_documents(args: Any) -> None:
+    """Raise ValueError for options that documents lack, or that only documents have."""
+    cross, target = args.sentence_cross_context, args.target_context
+    if args.sentence_context is None:
+        expected = "left out without --sentence-context"
+        require(cross == 0, "sentence_cross_context", cross, expected)
+        require(target is None, "target_context", target, expected)
+        return
+    augmentation = args.position_augmentation
+    require(args.source_bos == "off", "source_bos", "on", "off with --sentence-context")
+    require(
+        augmentation == "none",
+        "position_augmentation",
+        augmentation,
+        "none with --sentence-context",
+    )
+    if getattr(args, "cape_mean_normalize", None):
+        require(False, "cape_mean_normalize", "set", "left out with --sentence-context")

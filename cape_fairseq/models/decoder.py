@@ -1,25 +1,36 @@
 """The decoder: fairseq's, with the hooks of a position encoding."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder import drop_bos, mask_source
-from cape_fairseq.models.side import Context, SideMixin, select_layer
+from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.modules.attention import IncrementalState
 from cape_fairseq.modules.layers import DecoderLayer
+from cape_fairseq.modules.masks import build_mask, count_leading, has_padding
+from cape_fairseq.modules.plan import AttentionPlan
 from cape_fairseq.modules.precision import autocast
-from cape_fairseq.modules.windows import Window
+from cape_fairseq.modules.windows import Window, WindowMask, find_first
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import Noise, number_tokens
-from cape_fairseq.positions.sentences import Sentences, find_first
+from cape_fairseq.positions.base import LayerBiases, Noise
+from cape_fairseq.positions.layout import Layout, find_layout
 
 EncoderOut = dict[str, list[Tensor]]
+SOURCE = "source_layout"  # entries of the encoder's output that are a Layout
+EARLIER = "earlier_layout"
 
 
-class PositionalDecoder(SideMixin, TransformerDecoderBase):
+class DecoderPlan(NamedTuple):
+    """What the layers of the decoder are told."""
+
+    self_attention: AttentionPlan
+    cross_attention: AttentionPlan
+    embeddings: list[Tensor]  # added to the input of each layer, [B or 1, T, C] each
+
+
+class PositionalDecoder(PositionalSide, TransformerDecoderBase):
     """Transformer decoder."""
 
     def __init__(
@@ -30,7 +41,11 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         self.align_in_training = False  # set if the criterion learns from alignments
         heads, limit = cfg.decoder.attention_heads, cfg.max_target_positions
         side = Side("decoder", cfg.decoder.layers, self.embed_dim, heads, limit, self.padding_idx)
-        self.build_positions(cfg, side)
+        window = None
+        if cfg.sentence_context is not None:
+            window = Window(min(cfg.sentence_context, cfg.target_context))
+        self.build_positions(cfg, side, window)
+        self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return self.wrap_layer(DecoderLayer(cfg, no_encoder_attn), cfg)
@@ -41,10 +56,14 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         prev_output_tokens: Tensor,
         encoder_out: EncoderOut | None = None,
         incremental_state: IncrementalState | None = None,
-        features_only: bool = False, full_context_alignment: bool = False,
-        alignment_layer: int | None = None, alignment_heads: int | None = None,
-        noise: Noise | None = None, all_tokens: bool = False, **_: Any,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:  # fmt: skip
+        features_only: bool = False,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+        noise: Noise = None,
+        all_tokens: bool = False,
+        **_: Any,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Score the next token at every position, or at the last one in step-by-step decoding.
 
         The arguments are fairseq's, ``noise`` of the target positions, and ``all_tokens``, which
@@ -52,154 +71,190 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
-        last_only = incremental_state is not None and not all_tokens
-        new = slice(-1, None) if last_only else slice(None)
-        attention, biases, embeddings = self.prepare_positions(
-            prev_output_tokens, encoder_out, incremental_state, not full_context_alignment, noise,
-            last_only,
-        )  # fmt: skip
+        is_step = incremental_state is not None and not all_tokens
+        queries = 1 if is_step else prev_output_tokens.size(1)
+        has_keys = is_step and prev_output_tokens.size(1) > 1  # of the cross-attention
+        causal = not full_context_alignment
+        plan = self.plan(prev_output_tokens, encoder_out, noise, queries, causal, has_keys)
         # Weights cost time, and in training only a criterion on alignments needs them.
-        weighted_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        needs_weights = alignment_layer is not None or self.align_in_training or not self.training
-        needs_weights = needs_weights and self.sentence_context is None
-        weights = None
-        x = self.embed(prev_output_tokens[:, new], embeddings)
-        inner_states: list[Tensor | None] = [x]
-        for layer in self.layers:
-            x = self.add_embedding(x, embeddings, layer.number) if layer.number > 0 else x
-            x, layer_weights, _ = layer(
-                x,
-                get_entry(encoder_out, "encoder_out"),
-                incremental_state=incremental_state,
-                need_attn=needs_weights and layer.number == weighted_layer,
-                **select_layer(biases, layer.number),
-                **attention,
-            )
-            inner_states.append(x)
-            weights = layer_weights if layer.number == weighted_layer else weights
-        x = x if self.layer_norm is None else self.layer_norm(x)
-        x = x.transpose(0, 1)
-        x = x if self.project_out_dim is None else self.project_out_dim(x)
+        wants_weights = alignment_layer is not None or self.align_in_training or not self.training
+        if alignment_layer is None:
+            alignment_layer = self.num_layers - 1
+        weighted_layer = alignment_layer if wants_weights else None
+        x = self.embed(prev_output_tokens[:, -queries:], plan.embeddings)
+        states, weights = self.run_layers(x, encoder_out, plan, incremental_state, weighted_layer)
+        x = self.finish(states[-1])
         if weights is not None:
             weights = self.average_weights(weights, alignment_heads, encoder_out).type_as(x)
         x = x if features_only else self.output_layer(x)
-        if last_only and self.sentence_context is not None and not encoder_out.get("context"):
-            x = self.constrain_ends(x, prev_output_tokens, encoder_out)
-        return x, {"attn": [weights], "inner_states": inner_states}
+        return x, {"attn": [weights], "inner_states": states}
 
-    def constrain_ends(self, scores: Tensor, tokens: Tensor, encoder_out: EncoderOut) -> Tensor:
-        """Make EOS unlikely before the last sentence, separators in it, and empty sentences."""
-        separator, eos = self.dictionary.bos(), self.dictionary.eos()
-        last = get_entry(encoder_out, "source_sentences").amax(1)
-        numbers = (tokens == separator).cumsum(1)
-        number = numbers[:, -1:].clamp(max=last.unsqueeze(1))
-        is_last = number.squeeze(1) == last
-        is_empty = (tokens[:, -1] == separator) | (tokens[:, -1] == eos)
-        # The penalty is finite, since fairseq needs EOS at the maximal length.
-        scores[:, -1, eos] -= 1e4 * (~is_last | is_empty)
-        scores[:, -1, separator] -= 1e4 * (is_last | is_empty)
-        # The longest output, twice the source + 200 tokens, is divided among the sentences.
-        source_mask = get_entry(encoder_out, "encoder_padding_mask")
-        source = (get_entry(encoder_out, "source_sentences") == number) & ~source_mask
-        too_long = (numbers == number).sum(1) > 2 * source.sum(1) + 200 // (last + 1)
-        scores[:, -1, eos] += 2e4 * (too_long & is_last)
-        scores[:, -1, separator] += 2e4 * (too_long & ~is_last)
-        return scores
+    def plan(
+        self,
+        tokens: Tensor,
+        encoder_out: EncoderOut | None,
+        noise: Noise,
+        queries: int,
+        causal: bool,
+        has_keys: bool,
+    ) -> DecoderPlan:
+        """Plan the attentions of the last ``queries`` tokens of int64 [B, T] in all layers.
+
+        ``has_keys`` says that an earlier step computed the keys of the cross-attention.
+        """
+        layout, source = self.find_layout(tokens, encoder_out), get_layout(encoder_out, SOURCE)
+        summary = get_entry(encoder_out, "source_summary")
+        positions = self.augmentation.augment(layout.offset, layout.padding, noise, summary)
+        attended = self.find_attention_positions(positions, layout, noise, summary)
+        own = slice(-queries, None)
+        biases = self.compute_biases(layout, queries, None if has_keys else source)
+        if self.training and source is not None:
+            self.positions.count_lengths(layout, source)
+        cross_plan = AttentionPlan()
+        if source is not None:
+            cross_plan = self.plan_cross_attention(
+                layout.select(own), positions[:, own], source, encoder_out, has_keys
+            )
+        layout, attended = self.prepend_earlier(layout, attended, encoder_out)
+        self_plan = self.plan_self_attention(layout, attended, queries, causal)
+        return DecoderPlan(
+            self_plan._replace(biases=[layer.self_attention for layer in biases]),
+            cross_plan._replace(biases=[layer.cross_attention for layer in biases]),
+            self.positions.embed(positions[:, own]),
+        )
+
+    def run_layers(
+        self,
+        x: Tensor,
+        encoder_out: EncoderOut | None,
+        plan: DecoderPlan,
+        incremental_state: IncrementalState | None,
+        weighted_layer: int | None,
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """Return the input of the first layer and the outputs of all, each [T, B, C], and the
+        cross-attention weights [B, H, T, S] of ``weighted_layer``."""
+        states, weights = [x], None
+        source = get_entry(encoder_out, "encoder_out")
+        for layer in self.layers:
+            if layer.number > 0:
+                x = self.add_embedding(x, plan.embeddings, layer.number)
+            cross_plan = plan.cross_attention
+            if layer.number == weighted_layer and cross_plan.blocks is None:
+                cross_plan = cross_plan._replace(need_weights=True)
+            x, layer_weights = self.run_layer(
+                layer, x, source, plan.self_attention, cross_plan, incremental_state
+            )
+            states.append(x)
+            if layer_weights is not None:
+                weights = layer_weights
+        return states, weights
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Turn the output of the last layer [T, B, C] into features [B, T, C]."""
+        x = x if self.layer_norm is None else self.layer_norm(x)
+        x = x.transpose(0, 1)
+        return x if self.project_out_dim is None else self.project_out_dim(x)
 
     def average_weights(
         self, weights: Tensor, heads: int | None, encoder_out: EncoderOut
     ) -> Tensor:
         """Average weights [B, H, T, S] over heads, without the source BOS."""
         weights = weights[:, :heads].mean(dim=1)
-        source_mask = get_entry(encoder_out, "encoder_padding_mask")
-        return drop_bos(weights, source_mask) if self.has_source_bos else weights
+        padding = get_entry(encoder_out, "encoder_padding_mask")
+        return drop_bos(weights, padding) if self.has_source_bos else weights
 
-    def extract_features(self, *args: Any, **kwargs: Any) -> Any:
-        """Run :meth:`forward` without the output projection."""
-        return self(*args, features_only=True, **kwargs)
-
-    def prepare_positions(
+    def extract_features(
         self,
-        tokens: Tensor,
-        encoder_out: EncoderOut | None,
-        incremental_state: IncrementalState | None,
-        causal: bool,
-        noise: Noise | None,
-        last_only: bool,
-    ) -> tuple[dict[str, Any], list[dict[str, Any]], list[Tensor]]:
-        """Return the arguments of attention in all layers, those of each layer, and embeddings."""
-        new = slice(-1, None) if last_only else slice(None)
-        padding_mask = tokens.eq(self.padding_idx)
-        source_mask = get_entry(encoder_out, "encoder_padding_mask")
-        summary = get_entry(encoder_out, "source_summary")
-        context = get_context(encoder_out)
-        numbers = number_tokens(padding_mask)
-        sentences = self.find_sentences(tokens, numbers)
-        if sentences is not None:
-            sentences = self.clamp_sentences(sentences, encoder_out, context)
-        offsets = numbers if sentences is None else sentences.offsets
-        positions = self.positions.augment(offsets, padding_mask, noise, summary)
+        prev_output_tokens: Tensor,
+        encoder_out: EncoderOut | None = None,
+        incremental_state: IncrementalState | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Run :meth:`forward` without the output projection; the arguments are fairseq's."""
+        return self(prev_output_tokens, encoder_out, incremental_state, True, *args, **kwargs)
+
+    def find_layout(self, tokens: Tensor, encoder_out: EncoderOut | None) -> Layout:
+        """Find the layout of int64 [B, T], in a document after its earlier sentences."""
+        if self.window is None:
+            return find_layout(tokens, self.padding_idx)
+        source = get_layout(encoder_out, SOURCE)
+        first = get_entry(encoder_out, "first_sentence")
+        first = 0 if first is None else first
+        last = None if source is None else source.sentence.amax(1, keepdim=True)
+        layout = find_layout(tokens, self.padding_idx, self.separator, True, first, last)
+        earlier = get_layout(encoder_out, EARLIER)
+        return layout if earlier is None else layout.continue_from(earlier)
+
+    def prepend_earlier(
+        self, layout: Layout, positions: Tensor, encoder_out: EncoderOut | None
+    ) -> tuple[Layout, Tensor]:
+        """Put the layout and positions of keys of earlier sentences before those of the tokens."""
+        earlier = get_layout(encoder_out, EARLIER)
+        if earlier is None:
+            return layout, positions
+        chosen = self.positions.choose_attention_positions(earlier.offset, earlier.column)
+        positions = positions.expand(layout.padding.shape)
+        return earlier.join(layout), torch.cat([chosen, positions], dim=1)
+
+    def plan_self_attention(
+        self, layout: Layout, positions: Tensor, queries: int, causal: bool
+    ) -> AttentionPlan:
+        """Plan the self-attention of the last ``queries`` tokens to all."""
+        if self.window is not None:
+            return self.plan_document(layout, positions, queries, causal)
         # Padding on the right is later than every real token, and so hidden already.
-        hidden = None if causal and numbers.size(0) == 1 else padding_mask
-        attention = self.prepare_attention(
-            positions, noise, summary, hidden, causal, last_only,
-            None if sentences is None else sentences.numbers, context,
-        )  # fmt: skip
-        has_keys = last_only and tokens.size(1) > 1  # of cross-attention, rotated and with biases
-        target = None if sentences is None else sentences.numbers[:, new]
-        attention |= self.prepare_cross_attention(
-            positions[:, new], encoder_out, has_keys, target, padding_mask[:, new]
-        )
-        needs_source = source_mask is not None and not has_keys
-        source_numbers = number_tokens(source_mask) if needs_source else None
-        if needs_source and sentences is not None:
-            source_numbers = get_entry(encoder_out, "source_offsets")
-        biases = self.positions.attention_biases(offsets[:, new], source_numbers)
-        if self.training and source_mask is not None and sentences is None:
-            self.positions.count_lengths(padding_mask, source_mask)
-        return {"causal": causal, **attention}, biases, self.positions.embed(positions[:, new])
+        is_hidden = causal and layout.index.size(0) == 1
+        padding = None if is_hidden else layout.padding
+        return self.plan_sentence(positions, queries, padding, causal)
 
-    def clamp_sentences(
-        self, sentences: Sentences, encoder_out: EncoderOut, context: Context | None
-    ) -> Sentences:
-        """Count sentences after those of the context, and none beyond the source's last."""
-        numbers = sentences.numbers if context is None else sentences.numbers + context.number
-        last = get_entry(encoder_out, "source_sentences").amax(1, keepdim=True)
-        return sentences._replace(numbers=torch.minimum(numbers, last))
-
-    def prepare_cross_attention(
+    def plan_cross_attention(
         self,
+        layout: Layout,
         positions: Tensor,
-        encoder_out: EncoderOut | None,
+        source: Layout,
+        encoder_out: EncoderOut,
         has_keys: bool,
-        sentences: Tensor | None,
-        padding_mask: Tensor,
-    ) -> dict[str, Any]:
-        """Compute mask and rotations of cross-attention, which are equal in all layers.
+    ) -> AttentionPlan:
+        """Plan the cross-attention of queries with this layout and these positions."""
+        source_positions = get_entry(encoder_out, "source_positions")
+        plan = self.hide_source(layout, source)
+        if not self.positions.rotates_cross_attention:
+            return plan
+        if self.window is not None and self.cross_window.before > 0:
+            # The target sentence begins where its source sentence does.
+            starts = source_positions.gather(1, find_first(source.sentence, layout.sentence))
+            positions = positions + starts.clamp(min=0)  # padding on the left has -1
+        rotation = self.positions.rotation(positions)
+        key_rotation = None if has_keys else self.positions.rotation(source_positions)
+        return plan._replace(query_rotation=rotation, key_rotation=key_rotation)
 
-        ``positions``, ``sentences`` and ``padding_mask``, [B, T], are those of the queries.
-        """
-        source_mask = get_entry(encoder_out, "encoder_padding_mask")
-        if source_mask is None:
-            return {}
-        arguments = {"cross_mask": mask_source(source_mask)}
-        source = get_entry(encoder_out, "source_positions")
-        if sentences is not None:
-            source_sentences, reach = get_entry(encoder_out, "source_sentences"), self.cross_context
-            if not encoder_out.get("context"):  # whose source has the sentences of the window only
-                window = Window(sentences, source_sentences, reach, reach, padding=padding_mask)
-                arguments = {"cross_mask": window.build_mask(source_mask)}
-            if source is not None and reach > 0:  # the target begins where its source sentence does
-                starts = source.gather(1, find_first(source_sentences, sentences))
-                positions = positions + starts.clamp(min=0)  # padding on the left has -1
-        if self.positions.rotates_cross_attention:
-            arguments["cross_rotation"] = self.positions.rotation(positions)
-            arguments["cross_key_rotation"] = None if has_keys else self.positions.rotation(source)
-        return arguments
+    def hide_source(self, layout: Layout, source: Layout) -> AttentionPlan:
+        """Plan what queries see of the source: all of a sentence, or a document's window."""
+        padding = source.padding if has_padding(source.padding) else None
+        if self.window is None:
+            return AttentionPlan(build_mask(padding, 1, causal=False))
+        mask = WindowMask(
+            self.cross_window, layout.sentence, source.sentence, layout.padding, padding
+        )
+        if mask.is_long:
+            return AttentionPlan(blocks=mask.build_blocks())
+        return AttentionPlan(mask.build())
+
+    def compute_biases(
+        self, layout: Layout, queries: int, source: Layout | None
+    ) -> list[LayerBiases]:
+        """Compute the biases of the last ``queries`` tokens, and those of the source's keys unless
+        an earlier step computed them."""
+        length, offsets = layout.index.size(1), layout.offset[:, -queries:]
+        if source is None:
+            return self.positions.attention_biases(offsets, None, length)
+        length = max(length, source.index.size(1))
+        return self.positions.attention_biases(offsets, source.offset, length)
 
     def embed(self, tokens: Tensor, embeddings: list[Tensor]) -> Tensor:
         """Compute the input of the first layer: int64 [B, T] -> [T, B, C]."""
-        x = self.embed_scale * self.embed_tokens(tokens)
+        x = self.embed_words(tokens)
         x = x if self.quant_noise is None else self.quant_noise(x)
         x = x if self.project_in_dim is None else self.project_in_dim(x)
         x = self.add_embedding(x.transpose(0, 1), embeddings, 0)
@@ -211,13 +266,21 @@ class PositionalDecoder(SideMixin, TransformerDecoderBase):
         return self.length_limit
 
 
-def get_context(encoder_out: EncoderOut | None) -> Context | None:
-    """Return the earlier sentences of document-level decoding, or None."""
-    entries = (encoder_out or {}).get("context")
-    return Context(*entries[: len(Context._fields)]) if entries else None
-
-
 def get_entry(encoder_out: EncoderOut | None, name: str) -> Tensor | None:
     """Return an entry of the encoder's output, or None."""
     entries = (encoder_out or {}).get(name)
     return entries[0] if entries else None
+
+
+def get_layout(encoder_out: EncoderOut | None, name: str) -> Layout | None:
+    """Return a layout that the encoder's output carries, or None."""
+    entries = (encoder_out or {}).get(name)
+    return Layout(*entries) if entries else None
+
+
+def drop_bos(values: Tensor, padding: Tensor) -> Tensor:
+    """Remove the column of the source BOS from values [B, T, S + 1], padding [B, S + 1]."""
+    length = values.size(-1) - 1
+    columns = torch.arange(length, device=values.device).expand(values.size(0), length)
+    columns = columns + (columns >= count_leading(padding).unsqueeze(1))
+    return values.gather(-1, columns.unsqueeze(1).expand(*values.shape[:-1], length))

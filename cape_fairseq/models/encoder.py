@@ -8,28 +8,32 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.side import SideMixin, select_layer
-from cape_fairseq.modules.dot_product import build_mask, has_padding
+from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.modules.layers import EncoderLayer
+from cape_fairseq.modules.masks import count_leading, has_padding
+from cape_fairseq.modules.plan import AttentionPlan
 from cape_fairseq.modules.precision import autocast
+from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import Noise, number_tokens
+from cape_fairseq.positions.base import Noise
+from cape_fairseq.positions.layout import Layout, find_layout
+
+EncoderOut = dict[str, list[Tensor]]
 
 
-class PositionalEncoder(SideMixin, TransformerEncoderBase):
+class PositionalEncoder(PositionalSide, TransformerEncoderBase):
     """Transformer encoder."""
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
         self.bos = dictionary.bos() if cfg.source_bos == "on" else None
-        heads, limit = (
-            cfg.encoder.attention_heads,
-            cfg.max_source_positions + (self.bos is not None),
-        )
-        dim = embed_tokens.embedding_dim
+        window = None if cfg.sentence_context is None else Window(cfg.sentence_context)
+        limit = cfg.max_source_positions + (self.bos is not None)
+        heads, dim = cfg.encoder.attention_heads, embed_tokens.embedding_dim
         side = Side("encoder", cfg.encoder.layers, dim, heads, limit, self.padding_idx)
-        self.build_positions(cfg, side)
-        self.register_buffer("source_scale", torch.ones((), dtype=torch.float64))
+        self.build_positions(cfg, side, window)
+        self.has_wide_cross_attention = cfg.sentence_cross_context > 0
+        self.register_buffer("source_scale", torch.ones(()))
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return self.wrap_layer(EncoderLayer(cfg), cfg)
@@ -43,8 +47,8 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
         column = count_leading(tokens.eq(self.padding_idx))
         return torch.cat([padding, tokens], dim=1).scatter(1, column.unsqueeze(1), self.bos)
 
-    def scale_positions(self, numbers: Tensor) -> Tensor:
-        return numbers * self.source_scale.to(numbers.dtype)
+    def scale_positions(self, positions: Tensor) -> Tensor:
+        return positions * self.source_scale.to(positions.dtype)
 
     @autocast
     def forward(
@@ -53,81 +57,99 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> dict[str, list[Tensor]]:
+        noise: Noise = None,
+    ) -> EncoderOut:
         """Encode int64 [B, S], padded on either side. ``noise`` moves the source positions.
 
         The result is fairseq's dictionary, with a BOS of length S + 1, and what the decoder's
         positions need, empty if they do not.
         """
         tokens = self.prepend_bos(src_tokens)
-        padding_mask = tokens.eq(self.padding_idx)
-        hidden = padding_mask if has_padding(padding_mask) else None
-        numbers = number_tokens(padding_mask)
-        sentences = self.find_sentences(tokens, numbers)
-        offsets = numbers if sentences is None else sentences.offsets
-        positions = self.scale_positions(offsets)
-        summary = self.positions.summarize(positions, padding_mask)
-        positions = self.positions.augment(positions, padding_mask, noise, summary)
-        source_sentences = None if sentences is None else sentences.numbers
-        attention = self.prepare_attention(
-            positions, noise, summary, hidden, sentences=source_sentences
+        layout = find_layout(tokens, self.padding_idx, self.separator)
+        padding = layout.padding if has_padding(layout.padding) else None
+        positions = self.scale_positions(layout.offset)
+        summary = self.augmentation.summarize(positions, layout.padding)
+        positions = self.augmentation.augment(positions, layout.padding, noise, summary)
+        plan = self.plan_attention(
+            layout, self.find_attention_positions(positions, layout, noise, summary), padding
         )
-        biases = self.positions.attention_biases(offsets)
         embeddings = self.positions.embed(positions)
-        if self.training and sentences is None:
-            self.positions.count_lengths(padding_mask)
+        if self.training:
+            self.positions.count_lengths(layout)
 
-        x, embedding = self.embed(tokens, token_embeddings, embeddings, hidden)
-        states = self.run_layers(x, embeddings, biases, attention)
+        x, embedding = self.embed(tokens, token_embeddings, embeddings, padding)
+        states = self.run_layers(x, embeddings, plan)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
-        needs_positions = self.positions.rotates_cross_attention
-        if self.cross_context > 0:  # sentences are seen in their places
-            positions = self.scale_positions(numbers)
+        if self.has_wide_cross_attention:  # sentences are seen in their places
+            positions = self.scale_positions(layout.index)
+        is_rotated = self.positions.rotates_cross_attention
         return {
             "encoder_out": [x],  # S x B x C
-            "encoder_padding_mask": [padding_mask],  # B x S
+            "encoder_padding_mask": [layout.padding],  # B x S
             "encoder_embedding": [embedding],  # B x S x C
             "encoder_states": states if return_all_hiddens else [],  # each S x B x C
             "fc_results": [],
             "src_tokens": [],
-            "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            "source_positions": [positions.expand(len(tokens), -1)] if needs_positions else [],
-            "source_summary": [] if summary is None else [summary],
-            "source_sentences": [] if sentences is None else [sentences.numbers],
-            "source_offsets": [] if sentences is None else [sentences.offsets],
+            "src_lengths": [(~layout.padding).sum(dim=1, keepdim=True, dtype=torch.int32)],
+            "source_layout": layout.list_parts(),  # each B x S
+            "source_positions": [positions.expand(layout.padding.shape)] if is_rotated else [],
+            "source_summary": [] if summary is None else [summary],  # B x 1
         }
 
-    def run_layers(
-        self, x: Tensor, embeddings: list[Tensor], biases: list[dict], attention: dict[str, Any]
-    ) -> list[Tensor]:
-        """Return the input of the first layer and the outputs of all, each [S, B, C]."""
-        states = [x]
-        for layer in self.layers:
-            x = self.add_embedding(x, embeddings, layer.number) if layer.number > 0 else x
-            x = layer(x, **select_layer(biases, layer.number), **attention)
-            states.append(x)
-        return states
+    def forward_torchscript(self, net_input: dict[str, Tensor]) -> EncoderOut:
+        """Encode for a generator of fairseq's, which would stop after a document's first sentence.
+
+        Raises:
+            ValueError: a source has several sentences.
+        """
+        if self.separator is not None and (net_input["src_tokens"] == self.separator).any():
+            raise ValueError(
+                "the source has several sentences and the model has --sentence-context; translate "
+                "with --task stacked_translation --stack-junction separator"
+            )
+        return super().forward_torchscript(net_input)
+
+    def plan_attention(
+        self, layout: Layout, positions: Tensor, padding: Tensor | None
+    ) -> AttentionPlan:
+        """Plan the self-attention of all layers."""
+        length = layout.padding.size(1)
+        if self.window is None:
+            plan = self.plan_sentence(positions, length, padding, causal=False)
+        else:
+            plan = self.plan_document(layout, positions, length, causal=False)
+        biases = self.positions.attention_biases(layout.offset, None, layout.index.size(1))
+        return plan._replace(biases=[layer.self_attention for layer in biases])
 
     def embed(
         self,
         tokens: Tensor,
         token_embeddings: Tensor | None,
         embeddings: list[Tensor],
-        hidden: Tensor | None,
+        padding: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Compute the input of the first layer [S, B, C], and scaled embeddings [B, S, C]."""
-        embedded = self.embed_tokens(tokens) if token_embeddings is None else token_embeddings
-        embedded = self.embed_scale * embedded
+        if token_embeddings is None:
+            embedded = self.embed_words(tokens)
+        else:
+            embedded = self.embed_scale * token_embeddings
         x = self.add_embedding(embedded.transpose(0, 1), embeddings, 0)
         x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         x = self.dropout_module(x)
         x = x if self.quant_noise is None else self.quant_noise(x)
-        return x if hidden is None else x.masked_fill(hidden.t().unsqueeze(-1), 0), embedded
+        return x if padding is None else x.masked_fill(padding.t().unsqueeze(-1), 0), embedded
 
-    def reorder_encoder_out(
-        self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
-    ) -> dict[str, list[Tensor]]:
+    def run_layers(self, x: Tensor, embeddings: list[Tensor], plan: AttentionPlan) -> list[Tensor]:
+        """Return the input of the first layer and the outputs of all, each [S, B, C]."""
+        states = [x]
+        for layer in self.layers:
+            if layer.number > 0:
+                x = self.add_embedding(x, embeddings, layer.number)
+            x = self.run_layer(layer, x, plan)
+            states.append(x)
+        return states
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Reorder the rows of the output, for beam search."""
         reordered = super().reorder_encoder_out(encoder_out, new_order)
         for name in encoder_out.keys() - reordered.keys():
@@ -144,21 +166,3 @@ class PositionalEncoder(SideMixin, TransformerEncoderBase):
         super()._apply(fn, *args, **kwargs)
         self.source_scale = scale.to(self.source_scale.device)  # half precision would round it
         return self
-
-
-def count_leading(padding_mask: Tensor) -> Tensor:
-    """Count the padding tokens before the first real token of each row: bool [B, T] -> [B]."""
-    return padding_mask.long().cumprod(dim=1).sum(dim=1)
-
-
-def drop_bos(values: Tensor, padding_mask: Tensor) -> Tensor:
-    """Remove the column of the source BOS from values [B, T, S + 1], padding_mask [B, S + 1]."""
-    length = values.size(-1) - 1
-    columns = torch.arange(length, device=values.device).expand(values.size(0), length)
-    columns = columns + (columns >= count_leading(padding_mask).unsqueeze(1))
-    return values.gather(-1, columns.unsqueeze(1).expand(*values.shape[:-1], length))
-
-
-def mask_source(padding_mask: Tensor) -> Tensor | None:
-    """Return the mask of cross-attention, bool [B, 1, 1, S], or None without padding."""
-    return build_mask(padding_mask, 1, causal=False) if has_padding(padding_mask) else None

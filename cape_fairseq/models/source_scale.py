@@ -44,10 +44,20 @@ def count_source_scale(task: Any) -> float | None:
     for folder in split_paths(getattr(cfg, "data", None) or ""):
         try:
             pairs = load_langpair_dataset(
-                folder, split, source, task.source_dictionary, target, task.target_dictionary,
-                combine=True, dataset_impl=None, upsample_primary=1, left_pad_source=True,
-                left_pad_target=False, max_source_positions=None, max_target_positions=None,
-            )  # fmt: skip
+                folder,
+                split,
+                source,
+                task.source_dictionary,
+                target,
+                task.target_dictionary,
+                combine=True,
+                dataset_impl=None,
+                upsample_primary=1,
+                left_pad_source=True,
+                left_pad_target=False,
+                max_source_positions=None,
+                max_target_positions=None,
+            )
         except FileNotFoundError:
             continue
         sizes = np.stack([pairs.src_sizes, pairs.tgt_sizes])

@@ -17,15 +17,16 @@ from torch import Tensor, distributed
 from cape_fairseq.models.config import (
     PositionalTransformerConfig,
     base_architecture,
+    fill_max_positions,
     list_options,
     validate_options,
 )
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.encoder import PositionalEncoder
 from cape_fairseq.models.source_scale import resolve_source_scale
-from cape_fairseq.models.warm_start import adapt_state_dict, encode_options
+from cape_fairseq.models.warm_start import encode_options, prepare_state_dict
 from cape_fairseq.modules.admin import initialize_omegas
-from cape_fairseq.modules.dropout import replace_dropout
+from cape_fairseq.modules.dropout import name_dropouts, replace_dropout
 from cape_fairseq.options import format_flag
 from cape_fairseq.positions.base import Noise
 
@@ -58,12 +59,15 @@ class PositionalTransformer(TransformerModelBase):
             ValueError: an option has a value that is not allowed.
         """
         base_architecture(args)
+        fill_max_positions(args)
         validate_options(args)
         share_if_joined(args, task)
         scale = resolve_source_scale(args, task)
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
         model = super().build_model(PositionalTransformerConfig.from_namespace(options), task)
         model.encoder.source_scale.fill_(scale)
+        model.args = args  # fairseq's scripts read it
+        name_dropouts(model)
         if args.fast_dropout:
             replace_dropout(model)
         if args.residual_init == "admin":
@@ -100,30 +104,26 @@ class PositionalTransformer(TransformerModelBase):
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
-    def sample_noise(
-        self, src_tokens: Tensor, prev_output_tokens: Tensor
-    ) -> tuple[Noise | None, Noise | None]:
+    def sample_noise(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> tuple[Noise, Noise]:
         """Sample the noise of a training batch, once for each sentence pair.
 
         fairseq seeds PyTorch with seed + update on every rank. A number of that stream, the update
         and the rank together are the key of a generator, so that micro-batches, ranks and runs
         with neighbouring seeds get different noise, and a resumed run that of an unbroken one.
         """
-        if not self.encoder.positions.samples_noise:
+        augmentation = self.encoder.augmentation  # it samples for both sides
+        if not augmentation.samples_noise:
             return None, None
         several = distributed.is_available() and distributed.is_initialized()
         rank = distributed.get_rank() if several else 0
         stream = int(torch.randint(2**62, ()))
-        source, target = self.encoder.positions.sample(
+        source, target = augmentation.sample(
             src_tokens.size(0),
             src_tokens.size(1) + (self.encoder.bos is not None),
             prev_output_tokens.size(1),
             seed_generator(stream, self.num_updates, rank),
         )
-        return tuple(
-            side and tuple(x.to(src_tokens.device, non_blocking=True) for x in side)
-            for side in (source, target)
-        )
+        return to_device(source, src_tokens.device), to_device(target, src_tokens.device)
 
     def forward(
         self,
@@ -145,10 +145,26 @@ class PositionalTransformer(TransformerModelBase):
             prev_output_tokens, encoder_out=encoder_out, noise=target_noise, **kwargs
         )
 
+    def get_targets(self, sample: dict[str, Tensor], net_output: Any) -> Tensor:
+        """Return the labels of the loss, int64 [B, T]. In a document the label of a separator is
+        EOS: to the network every sentence ends alike."""
+        target = super().get_targets(sample, net_output)
+        separator = self.decoder.separator
+        if separator is None:
+            return target
+        return target.masked_fill(target == separator, self.decoder.dictionary.eos())
+
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make a checkpoint of stock fairseq, or of any encoding, fit this model."""
         super().upgrade_state_dict_named(state_dict, name)
-        adapt_state_dict(self, state_dict, f"{name}." if name else "")
+        prepare_state_dict(self, state_dict, f"{name}." if name else "")
+
+
+def to_device(noise: Noise, device: torch.device) -> Noise:
+    """Move the noise of a side to a device."""
+    if noise is None:
+        return None
+    return type(noise)(*(part.to(device, non_blocking=True) for part in noise))
 
 
 def share_if_joined(args: Any, task: Any) -> None:

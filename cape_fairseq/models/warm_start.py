@@ -1,14 +1,16 @@
 """Loading checkpoints: resume, and warm start from stock fairseq and from other encodings.
 
 Everything about positions has the prefix ``positions.`` in its side; relative attention has tables
-in ``self_attn.attend.``. These keys are dropped or initialized where model and checkpoint differ;
+in ``self_attn.kernel.``. These keys are dropped or initialized where model and checkpoint differ;
 any other difference fails in loading.
 """
+
+from __future__ import annotations
 
 import json
 import logging
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +20,54 @@ from cape_fairseq.options import format_flag, list_fields
 
 logger = logging.getLogger(__name__)
 
+State = dict[str, Tensor]
+
 OPTIONS = "encoder.position_options"
 SCALE = "encoder.source_scale"
-POSITIONS = re.compile(r"(encoder|decoder)\.(positions\.|layers\.\d+\.self_attn\.attend\.)")
+POSITIONS = re.compile(r"(encoder|decoder)\.(positions\.|layers\.\d+\.self_attn\.kernel\.)")
 # fairseq's sinusoids, and what fairseq 0.12.2 stores for an inference path of its own.
 UNUSED = re.compile(
     r"(encoder|decoder)\.embed_positions\.(weights|_float_tensor)|"
     r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
-STOCK_TABLE = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
+# Names of stock fairseq and of version 1.0, and today's.
+RENAMED = (
+    (re.compile(r"^(encoder|decoder)\.embed_positions\.weight$"), r"\1.positions.tables.0"),
+    (re.compile(r"\.self_attn\.attend\."), ".self_attn.kernel."),
+    (re.compile(r"\.positions\.base\."), ".positions.base_encoding."),
+)
+
+
+class StoredModel(NamedTuple):
+    """A checkpoint: its parameters by their names of today, and its position options."""
+
+    parameters: State
+    options: dict[str, Any]
+    is_stock: bool
+
+    @classmethod
+    def read(cls, state: State) -> StoredModel:
+        """Read a checkpoint's state."""
+        state = {key: value for key, value in state.items() if not UNUSED.fullmatch(key)}
+        is_stock = OPTIONS not in state
+        options = infer_stock_options(state) if is_stock else decode_options(state.pop(OPTIONS))
+        return cls({rename(key): value for key, value in state.items()}, options, is_stock)
+
+    @property
+    def scale(self) -> float:
+        """Return the source scale."""
+        return float(self.parameters.get(SCALE, 1.0))
+
+
+class Changes(NamedTuple):
+    """Differences of a model from the checkpoint that it is loaded from."""
+
+    moved: dict[str, str]  # parameters of positions, from the checkpoint's name to the model's
+    initialized: list[str]  # parameters of positions that the checkpoint lacks
+    dropped: list[str]  # parameters of positions that the model lacks
+    omegas: list[str]  # ADMIN's residual weights that the checkpoint lacks
+    scale: float  # the source scale that counts
+    messages: list[str]  # for the user
 
 
 def encode_options(cfg: Any) -> Tensor:
@@ -44,119 +85,154 @@ def decode_options(stored: Tensor) -> dict[str, Any]:
     return json.loads(bytes(stored.tolist()))
 
 
-def adapt_state_dict(model: nn.Module, state_dict: dict[str, Tensor], prefix: str) -> None:
-    """Make a checkpoint fit a model, in place.
+def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None:
+    """Make the state of a checkpoint fit a model, in place; the model stays as it is.
 
     Raises:
         ValueError: an option that gives the parameters their meaning differs.
     """
     keys = [key for key in state_dict if key.startswith(prefix)]
-    state = {key.removeprefix(prefix): state_dict.pop(key) for key in keys}
-    is_stock = OPTIONS not in state
-    stored = infer_stock_options(state) if is_stock else decode_options(state.pop(OPTIONS))
-    current = decode_options(model.encoder.position_options)
-    check_fixed_options(model.cfg, current, stored)
-    rename_positions(state, current, stored)
-    changes = take_over_scale(model, state, is_stock)
-    changes += fit_positions(model, state) + list_changes(current, stored)
-    if current["sentence_context"] is not None and stored.get("sentence_context") is None:
-        changes.append("initialized <s>, which separates sentences, from </s>")
-        initialize_separator(model, state)
-    if changes:
-        names = f"{stored['position_encoding']} to {current['position_encoding']}"
-        source = "a checkpoint of stock fairseq, " if is_stock else ""
-        logger.warning("warm start from %s%s: %s", source, names, "; ".join(changes))
-    state[OPTIONS] = model.encoder.position_options.clone()
+    stored = StoredModel.read({key.removeprefix(prefix): state_dict.pop(key) for key in keys})
+    check_fixed_options(model.cfg, stored)
+    changes = compare(stored, model)
+    report(stored, model, changes)
+    state = apply(changes, stored, model)
     state_dict.update({prefix + key: value for key, value in state.items()})
 
 
-def infer_stock_options(state: dict[str, Tensor]) -> dict[str, Any]:
+def rename(key: str) -> str:
+    """Return today's name of a parameter."""
+    for pattern, name in RENAMED:
+        key = pattern.sub(name, key)
+    return key
+
+
+def infer_stock_options(state: State) -> dict[str, Any]:
     """Return the position options of a checkpoint of fairseq's ``transformer``."""
-    name = "abspos" if any(STOCK_TABLE.fullmatch(key) for key in state) else "sinpos"
+    is_learned = any(rename(key) != key for key in state)
+    name = "abspos" if is_learned else "sinpos"
     return {"position_encoding": name, "base": name, "source_bos": "off"}
 
 
-def check_fixed_options(cfg: Any, current: dict[str, Any], stored: dict[str, Any]) -> None:
+def check_fixed_options(cfg: Any, stored: StoredModel) -> None:
     """Raise ValueError if an option that gives parameters their meaning is not the checkpoint's."""
     cls = find_encoding(cfg)
     base = cls.find_base(cfg)
+    if base is not cls and base.name not in ("nopos", stored.options["base"]):
+        old = stored.options["base"]
+        raise ValueError(
+            f"this checkpoint has {old} positions, and --floater-base-encoding is {base.name}; "
+            f"give --floater-base-encoding {old}"
+        )
     for item in list_fields(*dict.fromkeys((cls.config, base.config))):
-        old = stored.get(item.name)
-        if item.name == cls.base_option and base.name != "nopos":
-            old = stored["base"]
-        if item.metadata.get("fixed") and old is not None and current[item.name] != old:
+        old, new = stored.options.get(item.name), getattr(cfg, item.name)
+        is_base = item.name == "floater_base_encoding"  # the checkpoint's own encoding counts
+        if item.metadata.get("fixed") and old is not None and new != old and not is_base:
             flag = format_flag(item.name)
             raise ValueError(
-                f"the checkpoint was trained with {flag} {old}, and this model has "
-                f"{current[item.name]}; give {flag} {old}"
+                f"the checkpoint was trained with {flag} {old}, and this model has {new}; "
+                f"give {flag} {old}"
             )
 
 
-def rename_positions(
-    state: dict[str, Tensor], current: dict[str, Any], stored: dict[str, Any]
-) -> None:
-    """Rename the parameters of positions: stock tables, and those of an encoding below another."""
-    for key in [key for key in state if STOCK_TABLE.fullmatch(key)]:
-        state[f"{key.partition('.')[0]}.positions.tables.0"] = state.pop(key)
-    has_base, stored_has_base = (o["base"] != o["position_encoding"] for o in (current, stored))
-    if has_base == stored_has_base:
-        return
-    for key in [key for key in state if ".positions." in key]:
-        side, _, name = key.partition(".positions.")
-        if has_base:
-            state[f"{side}.positions.base.{name}"] = state.pop(key)
-        elif name.startswith("base."):
-            state[f"{side}.positions.{name.removeprefix('base.')}"] = state.pop(key)
+def compare(stored: StoredModel, model: nn.Module) -> Changes:
+    """Find what loading a checkpoint into a model changes; neither is changed here."""
+    current, parameters = decode_options(model.encoder.position_options), model.state_dict()
+    moved = move_base_encoding(stored, current)
+    names = {moved.get(key, key) for key in stored.parameters} | {OPTIONS, SCALE}
+    missing = [key for key in parameters if key not in names]
+    initialized = [key for key in missing if POSITIONS.match(key)]
+    dropped = [key for key in names if POSITIONS.match(key) and key not in parameters]
+    omegas = [key for key in missing if key.endswith("_omega")]
+    scale = choose_scale(stored, model)
+    return Changes(
+        moved,
+        initialized,
+        sorted(dropped),
+        omegas,
+        scale,
+        describe(stored, current, initialized, sorted(dropped), omegas, scale),
+    )
 
 
-def take_over_scale(model: nn.Module, state: dict[str, Tensor], is_stock: bool) -> list[str]:
-    """Give model and checkpoint one source scale: the checkpoint's, unless a number was given or
-    the encoding has integer positions only."""
-    scale = model.encoder.source_scale
-    current, stored = float(scale), float(state.get(SCALE, torch.ones(())))
-    is_given = model.cfg.source_scale not in (None, "auto")
+def move_base_encoding(stored: StoredModel, current: dict[str, Any]) -> dict[str, str]:
+    """Return new names of the parameters of an encoding that becomes another's base, or back."""
+    has_base = current["base"] != current["position_encoding"]
+    had_base = stored.options["base"] != stored.options["position_encoding"]
+    below, moved = "positions.base_encoding.", {}
+    for key in stored.parameters:
+        if has_base and not had_base and ".positions." in key:
+            moved[key] = key.replace("positions.", below, 1)
+        elif had_base and not has_base and below in key:
+            moved[key] = key.replace(below, "positions.", 1)
+    return moved
+
+
+def choose_scale(stored: StoredModel, model: nn.Module) -> float:
+    """Return the source scale that counts.
+
+    Encodings with integer positions have 1. Otherwise a given value (a number or auto) wins, else
+    the checkpoint's, unless it is a default 1, else the encoding's default.
+    """
+    own = float(model.encoder.source_scale)
     real_valued = find_encoding(model.cfg).find_base(model.cfg).real_valued
-    if real_valued and not is_given and not is_stock:
-        scale.fill_(stored)
-    state[SCALE] = scale.clone()
-    lost = current if float(scale) == stored else stored
-    return [] if current == stored else [f"source scale {float(scale):.4f} instead of {lost:.4f}"]
+    is_given = model.cfg.source_scale is not None
+    was_chosen = stored.options.get("source_scale") is not None or stored.scale != 1
+    return stored.scale if real_valued and was_chosen and not is_given else own
 
 
-def fit_positions(model: nn.Module, state: dict[str, Tensor]) -> list[str]:
-    """Drop parameters of positions that the model lacks, initialize those that the checkpoint
-    lacks, and return what was done."""
-    parameters = model.state_dict()
-    for key in [key for key in state if UNUSED.fullmatch(key)]:
-        del state[key]
-    omegas = [key for key in parameters if key.endswith("_omega") and key not in state]
-    for key in omegas:  # without a weight the residual counts fully
-        state[key] = torch.ones_like(parameters[key])
-    added = [key for key in parameters if POSITIONS.match(key) and key not in state]
-    state.update({key: parameters[key].clone() for key in added})
-    dropped = [key for key in state if POSITIONS.match(key) and key not in parameters]
-    for key in dropped:
-        del state[key]
-    done = [f"initialized {', '.join(added)}"] if added else []
-    done += [f"dropped {', '.join(dropped)}"] if dropped else []
-    return done + ([f"set {len(omegas)} residual weights to 1"] if omegas else [])
-
-
-def initialize_separator(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """Copy the vectors of EOS to the separator, in embeddings and output."""
-    dictionary = model.decoder.dictionary
-    for key in [key for key in state if key.endswith(("embed_tokens.weight", "projection.weight"))]:
-        state[key] = state[key].clone()
-        state[key][dictionary.bos()] = state[key][dictionary.eos()]
-
-
-def list_changes(current: dict[str, Any], stored: dict[str, Any]) -> list[str]:
-    """Return the position options that change: ``--source-bos on -> off``."""
-    changes = []
-    for name, old in stored.items():
+def describe(
+    stored: StoredModel,
+    current: dict[str, Any],
+    initialized: list[str],
+    dropped: list[str],
+    omegas: list[str],
+    scale: float,
+) -> list[str]:
+    """Describe changes for the user."""
+    messages = []
+    if torch.tensor(scale) != torch.tensor(stored.scale):
+        messages.append(f"source scale {scale:.4f} instead of {stored.scale:.4f}")
+    if initialized:
+        messages.append(f"initialized {', '.join(initialized)}")
+    if dropped:
+        messages.append(f"dropped {', '.join(dropped)}")
+    if omegas:
+        messages.append(f"set {len(omegas)} residual weights to 1")
+    context = stored.options.get("sentence_context")
+    if context is not None and "target_context" not in stored.options:
+        messages.append("its separators <s> were trained apart from </s>, so fine-tune it")
+    if current["sentence_context"] is not None and stored.options.get("source_bos") == "on":
+        messages.append("without its source BOS it must be fine-tuned")
+    for name, old in stored.options.items():
         new = current.get(name)
         is_same = old is None or old is False or old == new
-        if is_same or name in ("position_encoding", "source_scale", "base"):
-            continue
-        changes.append(f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}")
-    return changes
+        if not is_same and name not in ("position_encoding", "source_scale", "base"):
+            messages.append(
+                f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}"
+            )
+    return messages
+
+
+def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
+    """Log one warning with all changes, if there are any."""
+    if not changes.messages:
+        return
+    names = f"{stored.options['position_encoding']} to {model.cfg.position_encoding}"
+    source = "a checkpoint of stock fairseq, " if stored.is_stock else ""
+    logger.warning("warm start from %s%s: %s", source, names, "; ".join(changes.messages))
+
+
+def apply(changes: Changes, stored: StoredModel, model: nn.Module) -> State:
+    """Return the state that the model loads."""
+    parameters = model.state_dict()
+    state = {changes.moved.get(key, key): value for key, value in stored.parameters.items()}
+    for key in changes.dropped:
+        del state[key]
+    for key in changes.initialized:
+        state[key] = parameters[key].clone()
+    for key in changes.omegas:  # without a weight the residual counts fully
+        state[key] = torch.ones_like(parameters[key])
+    state[SCALE] = torch.full_like(parameters[SCALE], changes.scale)
+    state[OPTIONS] = parameters[OPTIONS].clone()
+    return state

@@ -22,9 +22,9 @@ PROFILE_SEED = 1
 
 
 @contextmanager
-def profile(side: nn.Module, padding_mask: Tensor) -> Iterator[None]:
-    """Let a forward pass of an encoder or decoder set its omegas; padding_mask: bool [B, T]."""
-    real = ~padding_mask.t()
+def profile(side: nn.Module, padding: Tensor) -> Iterator[None]:
+    """Let a forward pass of an encoder or decoder set its omegas; padding: bool [B, T]."""
+    real = ~padding.t()
     variance: list[Tensor] = []
 
     def weigh_residual(y: Tensor, x: Tensor, omega: Tensor) -> Tensor:
@@ -84,7 +84,5 @@ def initialize_omegas(model: nn.Module, task: Any) -> None:
             model.decoder(target, encoder_out=encoder_out)
     model.train(was_training)
     last = [side.layers[-1].fc_omega[0].item() for side in (model.encoder, model.decoder)]
-    logger.info(
-        "ADMIN: profiled %d pairs; omega grows from 1 to %.2f in the encoder and %.2f in the "
-        "decoder", len(source), *last,
-    )  # fmt: skip
+    message = "ADMIN: profiled %d pairs; omega grows from 1 to %.2f (encoder) and %.2f (decoder)"
+    logger.info(message, len(source), *last)

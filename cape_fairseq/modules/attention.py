@@ -7,8 +7,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.modules.dot_product import DotProductAttention, rotate
-from cape_fairseq.modules.windows import Block
+from cape_fairseq.modules.kernels import DotProduct, rotate
+from cape_fairseq.modules.plan import NO_BIASES, AttentionBiases, AttentionPlan, Block
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
@@ -16,64 +16,66 @@ IncrementalState = dict[str, dict[str, Tensor | None]]
 class Attention(MultiheadAttention):
     """Self-attention or cross-attention of every encoding.
 
-    ``attend`` maps queries, keys and values to the output; an encoding may replace it.
+    ``kernel`` maps queries, keys and values to the output; an encoding may replace it.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.attend = DotProductAttention()
+        self.kernel = DotProduct()
 
     def forward(
         self,
         query: Tensor,
-        key: Tensor | None = None,
-        mask: Tensor | list[Block] | None = None,
-        causal: bool = False,
+        key: Tensor | None,
+        plan: AttentionPlan,
+        biases: AttentionBiases = NO_BIASES,
         incremental_state: IncrementalState | None = None,
-        need_weights: bool = False,
-        cached: int | None = None,
-        rotation: Tensor | None = None,
-        key_rotation: Tensor | None = None,
-        query_bias: Tensor | None = None,
-        key_bias: Tensor | None = None,
-        value_bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from query [T, B, C] to key [S, B, C], or to itself in self-attention.
+        """Attend from query [T, B, C] to key [S, B, C], or to itself if ``key`` is None.
 
-        Args:
-            mask: broadcastable to [B, H, T, S], see :class:`DotProductAttention`, or its blocks.
-            causal: without a mask and in the parallel pass, hide later keys.
-            incremental_state: keys and values of earlier steps.
-            need_weights: also return the attention weights [B, H, T, S].
-            cached: keys and values of earlier steps that are still needed (default: all).
-            rotation: complex [B or 1, 1, T, D / 2] for queries, and for keys in self-attention.
-            key_rotation: complex [B or 1, 1, S, D / 2] for the keys of ``key``.
-            query_bias, key_bias, value_bias: [T or S, B or 1, C], added after the projections.
+        ``incremental_state`` holds keys and values of earlier steps. Returns [T, B, C] and the
+        weights [B, H, T, S], if the plan wants them.
         """
-        q = self.project(self.q_proj, query, query_bias)
-        q = q if rotation is None else rotate(q, rotation)
-        key_rotation = rotation if key is None else key_rotation
+        q = self.project(self.q_proj, query, biases.query)
+        if plan.query_rotation is not None:
+            q = rotate(q, plan.query_rotation)
         source = query if key is None else key
-        k, v = self.project_keys(
-            source, incremental_state, key_rotation, key_bias, value_bias, cached
-        )
+        k, v = self.project_keys(source, plan, biases, incremental_state)
         if v.dtype != q.dtype:  # biases make float32 of what they are added to
             q, k, v = q.float(), k.float(), v.float()
-        causal = causal and mask is None and incremental_state is None
-        dropout = self.dropout_module.p if self.training else 0.0
+        if plan.blocks is not None:
+            x, weights = self.attend_blocks(q, k, v, plan.blocks), None
+        else:
+            x, weights = self.attend(q, k, v, plan, incremental_state is not None)
+        x = self.project_output(x.permute(2, 0, 1, 3).flatten(2), query.dtype)
+        return x, weights if plan.need_weights else None
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan, is_step: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run the kernel on q [B, H, T, D], k and v [B, H, S, D]."""
+        causal = plan.causal and plan.mask is None and not is_step
         # For a single query, the fused kernel of CPUs takes three times as long.
         single = q.size(2) == 1 and not self.training and q.device.type == "cpu"
-        if isinstance(mask, list):  # the same result in less memory
-            parts = [
-                self.attend(q[:, :, rows], k[:, :, columns], v[:, :, columns], block,
-                            dropout=dropout, start=rows.start - columns.start)[0]
-                for rows, columns, block in mask
-            ]  # fmt: skip
-            x, weights = torch.cat(parts, dim=2), None
-        else:
-            x, weights = self.attend(q, k, v, mask, causal, dropout, need_weights or single)
-        x = self.project_output(x.permute(2, 0, 1, 3).flatten(2), query.dtype)
-        return x, weights if need_weights else None
+        need_weights = plan.need_weights or single
+        return self.kernel(q, k, v, plan.mask, causal, self.dropout_probability, need_weights)
+
+    def attend_blocks(self, q: Tensor, k: Tensor, v: Tensor, blocks: list[Block]) -> Tensor:
+        """Run the kernel block by block: the same result in less memory."""
+        dropout, parts = self.dropout_probability, []
+        for queries, keys, mask, start in blocks:
+            k_part, v_part = k[:, :, keys], v[:, :, keys]
+            x, _ = self.kernel(q[:, :, queries], k_part, v_part, mask, dropout=dropout, start=start)
+            parts.append(x)
+        return torch.cat(parts, dim=2)
+
+    @property
+    def dropout_probability(self) -> float:
+        """Return the probability of dropping a weight; ``--retain-dropout`` keeps it in
+        evaluation."""
+        dropout = self.dropout_module
+        is_active = self.training or dropout.apply_during_inference
+        return dropout.p if is_active else 0.0
 
     def project(self, projection: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
         """Project x [T, B, C] to heads [B, H, T, D]. With a bias, which may be large, the result is
@@ -84,24 +86,25 @@ class Attention(MultiheadAttention):
     def project_keys(
         self,
         source: Tensor,
+        plan: AttentionPlan,
+        biases: AttentionBiases,
         incremental_state: IncrementalState | None,
-        rotation: Tensor | None,
-        key_bias: Tensor | None,
-        value_bias: Tensor | None,
-        cached: int | None,
     ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, D], after those of earlier
         steps."""
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         if saved and self.encoder_decoder_attention:
             return saved["prev_key"], saved["prev_value"]
-        k = self.project(self.k_proj, source, key_bias)
-        v = self.project(self.v_proj, source, value_bias)
-        k = k if rotation is None else rotate(k, rotation)
+        k = self.project(self.k_proj, source, biases.key)
+        v = self.project(self.v_proj, source, biases.value)
+        if plan.key_rotation is not None:
+            k = rotate(k, plan.key_rotation)
         if saved:
-            first = 0 if cached is None else saved["prev_key"].size(2) - cached
-            k = torch.cat([saved["prev_key"][:, :, first:], k], dim=2)
-            v = torch.cat([saved["prev_value"][:, :, first:], v], dim=2)
+            earlier_keys, earlier_values = saved["prev_key"], saved["prev_value"]
+            count = earlier_keys.size(2)
+            first = 0 if plan.earlier_keys is None else count - plan.earlier_keys
+            k = torch.cat([earlier_keys[:, :, first:], k], dim=2)
+            v = torch.cat([earlier_values[:, :, first:], v], dim=2)
         if incremental_state is not None:
             k, v = k.contiguous(), v.contiguous()  # every step reads them
             self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})

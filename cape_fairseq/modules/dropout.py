@@ -5,6 +5,14 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 LEVELS = 2**16
+# Names of --retain-dropout-modules, by the class that a dropout belongs to.
+STOCK_NAMES = {
+    "PositionalEncoder": "TransformerEncoder",
+    "PositionalDecoder": "TransformerDecoder",
+    "EncoderLayer": "TransformerEncoderLayerBase",
+    "DecoderLayer": "TransformerDecoderLayerBase",
+    "Attention": "MultiheadAttention",
+}
 
 
 class FastDropout(FairseqDropout):
@@ -20,6 +28,13 @@ class FastDropout(FairseqDropout):
         numbers = words.view(torch.int16)[: x.numel()].view(x.shape)  # from -LEVELS / 2 on
         kept = (numbers >= dropped - LEVELS // 2).to(x.dtype)
         return x * kept.mul_(LEVELS / (LEVELS - dropped))
+
+
+def name_dropouts(model: nn.Module) -> None:
+    """Name the dropouts of a model as fairseq's, for ``--retain-dropout-modules``."""
+    for module in model.modules():
+        if isinstance(module, FairseqDropout):
+            module.module_name = STOCK_NAMES.get(module.module_name, module.module_name)
 
 
 def replace_dropout(model: nn.Module) -> None:

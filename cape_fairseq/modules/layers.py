@@ -10,7 +10,13 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from cape_fairseq.modules.attention import Attention, IncrementalState
-from cape_fairseq.modules.precision import autocast
+from cape_fairseq.modules.plan import AttentionPlan
+
+
+def build_attention(layer: nn.Module, cfg: Any, heads: int, **kwargs: Any) -> Attention:
+    """Build the attention of a layer, with quantization noise as fairseq does."""
+    noise = {"q_noise": layer.quant_noise, "qn_block_size": layer.quant_noise_block_size}
+    return Attention(layer.embed_dim, heads, dropout=cfg.attention_dropout, **noise, **kwargs)
 
 
 class ResidualMixin:
@@ -22,11 +28,6 @@ class ResidualMixin:
             has_omega = cfg.residual_init != "default"
             omega = nn.Parameter(torch.ones(self.embed_dim)) if has_omega else None
             self.register_parameter(f"{name}_omega", omega)
-
-    def build_attention(self, cfg: Any, heads: int, **kwargs: Any) -> Attention:
-        """Build an attention, with quantization noise as fairseq does."""
-        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
-        return Attention(self.embed_dim, heads, dropout=cfg.attention_dropout, **noise, **kwargs)
 
     def normalize_input(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Apply the layer norm before a sub-layer in pre-norm models."""
@@ -43,11 +44,13 @@ class ResidualMixin:
         """Return x * omega + y (ADMIN)."""
         return torch.addcmul(y, x, omega)
 
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """Apply the feed-forward sub-layer to x [T, B, C]."""
-        y = self.activation_fn(self.fc1(self.normalize_input(x, self.final_layer_norm)))
-        y = self.fc2(self.activation_dropout_module(y))
-        return self.add_residual(y, x, self.final_layer_norm, self.fc_omega)
+
+def feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
+    """Apply the feed-forward sub-layer of a layer to x [T, B, C]."""
+    norm = layer.final_layer_norm
+    y = layer.activation_fn(layer.fc1(layer.normalize_input(x, norm)))
+    y = layer.fc2(layer.activation_dropout_module(y))
+    return layer.add_residual(y, x, norm, layer.fc_omega)
 
 
 class EncoderLayer(ResidualMixin, TransformerEncoderLayerBase):
@@ -57,18 +60,19 @@ class EncoderLayer(ResidualMixin, TransformerEncoderLayerBase):
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
-        self.autocast = cfg.autocast
         self.add_omegas(cfg, "self_attn", "fc")
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return self.build_attention(cfg, cfg.encoder.attention_heads, self_attention=True)
+        return build_attention(self, cfg, cfg.encoder.attention_heads, self_attention=True)
 
-    @autocast
-    def forward(self, x: Tensor, **arguments: Any) -> Tensor:
-        """Run the layer on x [S, B, C]; ``arguments`` are those of :class:`Attention`."""
+    def forward(self, x: Tensor, plan: AttentionPlan) -> Tensor:
+        """Run the layer on x [S, B, C]."""
         norm = self.self_attn_layer_norm
-        y, _ = self.self_attn(self.normalize_input(x, norm), **arguments)
-        return self.feed_forward(self.add_residual(y, x, norm, self.self_attn_omega))
+        y, _ = self.self_attn(
+            self.normalize_input(x, norm), None, plan, plan.find_biases(self.number)
+        )
+        x = self.add_residual(y, x, norm, self.self_attn_omega)
+        return feed_forward(self, x)
 
 
 class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
@@ -78,49 +82,44 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
 
     def __init__(self, cfg: Any, no_encoder_attn: bool = False) -> None:
         super().__init__(cfg, no_encoder_attn)
-        self.autocast = cfg.autocast
         cross = () if no_encoder_attn else ("encoder_attn",)
         self.add_omegas(cfg, "self_attn", *cross, "fc")
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, *args: Any, **kwargs: Any
     ) -> Attention:
-        return self.build_attention(cfg, cfg.decoder.attention_heads, self_attention=True)
+        return build_attention(self, cfg, cfg.decoder.attention_heads, self_attention=True)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
         heads, width = cfg.decoder.attention_heads, cfg.encoder.embed_dim
         options = {"kdim": width, "vdim": width, "encoder_decoder_attention": True}
-        return self.build_attention(cfg, heads, **options)
+        return build_attention(self, cfg, heads, **options)
 
-    @autocast
     def forward(
         self,
         x: Tensor,
-        encoder_out: Tensor | None = None,
+        encoder_out: Tensor | None,
+        self_plan: AttentionPlan,
+        cross_plan: AttentionPlan,
         incremental_state: IncrementalState | None = None,
-        need_attn: bool = False,
-        **arguments: Any,
-    ) -> tuple[Tensor, Tensor | None, None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Run the layer on x [T, B, C] and encoder_out [S, B, C].
 
-        ``arguments`` are those of :class:`Attention`; those of the cross-attention begin with
-        ``cross_``. Returns [T, B, C], the weights of the cross-attention [B, H, T, S] or None, and
-        None (unused by fairseq).
+        Returns [T, B, C] and the weights of the cross-attention [B, H, T, S], if its plan wants
+        them.
         """
-        cross = {name: arguments.pop(name) for name in list(arguments) if name.startswith("cross_")}
-        norm, y = self.self_attn_layer_norm, self.normalize_input(x, self.self_attn_layer_norm)
-        y, _ = self.self_attn(y, incremental_state=incremental_state, **arguments)
+        norm = self.self_attn_layer_norm
+        biases = self_plan.find_biases(self.number)
+        y, _ = self.self_attn(
+            self.normalize_input(x, norm), None, self_plan, biases, incremental_state
+        )
         x = self.add_residual(y, x, norm, self.self_attn_omega)
         weights = None
         if self.encoder_attn is not None and encoder_out is not None:
-            cross = {name.removeprefix("cross_"): value for name, value in cross.items()}
             norm = self.encoder_attn_layer_norm
+            biases = cross_plan.find_biases(self.number)
             y, weights = self.encoder_attn(
-                self.normalize_input(x, norm),
-                encoder_out,
-                incremental_state=incremental_state,
-                need_weights=need_attn,
-                **cross,
+                self.normalize_input(x, norm), encoder_out, cross_plan, biases, incremental_state
             )
             x = self.add_residual(y, x, norm, self.encoder_attn_omega)
-        return self.feed_forward(x), weights, None
+        return feed_forward(self, x), weights

@@ -1,4 +1,7 @@
-"""Masks of attention inside a window of sentences, in memory that is linear in the length."""
+"""Windows of sentences: the sentences that a query sees, and the masks that follow from it.
+
+Masks of long texts are divided into blocks, so that memory is linear in the length. Pure PyTorch.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,86 +9,118 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.sentences import find_first, find_visible
+from cape_fairseq.modules.masks import count_leading
+from cape_fairseq.modules.plan import Block
 
 MAX_LENGTH = 512  # longer masks are divided into blocks
 BLOCK = 256  # queries
 
-Bias = Callable[[slice, slice], Tensor | None]
-
-
-class Block(NamedTuple):
-    """Consecutive queries, and the keys that any of them sees."""
-
-    queries: slice
-    keys: slice
-    mask: Tensor  # of both; see DotProductAttention
+BiasFunction = Callable[[slice, slice], Tensor | None]
 
 
 class Window(NamedTuple):
-    """Sentences of queries and keys, and how many around its own a query sees."""
+    """The sentences that a query sees: those from ``before`` ones earlier than its own to ``after``
+    ones later. Everything about windows asks this class."""
 
-    queries: Tensor  # int64 [B, T]
-    keys: Tensor  # int64 [B, S]
     before: int
     after: int = 0
-    causal: bool = False  # the last T keys belong to the queries, and later ones are hidden
-    padding: Tensor | None = None  # bool [B, T], True at queries that are padding
 
-    def build_mask(self, hidden: Tensor | None, bias: Bias | None = None) -> Tensor | list[Block]:
-        """Build the mask, or its blocks.
+    def first(self, sentence: Tensor) -> Tensor:
+        """Return the first sentence that queries of a sentence see."""
+        return sentence - self.before
 
-        Args:
-            hidden: bool [B, S], True at keys to hide, or None.
-            bias: returns the bias of the scores of queries and keys, float [B or 1, H, T, S].
+    def last(self, sentence: Tensor) -> Tensor:
+        """Return the last sentence that queries of a sentence see."""
+        return sentence + self.after
+
+    def find_visible(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the keys that each query sees: sentences [B, T] and [B, S] -> bool [B, T, S]."""
+        keys = keys.unsqueeze(1)
+        first, last = self.first(queries).unsqueeze(2), self.last(queries).unsqueeze(2)
+        return (keys >= first) & (keys <= last)
+
+    def find_columns(self, sentence: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first column that queries of a sentence see, and the end of the last.
+
+        int64 [B, W] and sentences of the keys [B, S], in order -> two int64 [B, W].
         """
-        length, keys = self.queries.size(1), self.keys.size(1)
-        if max(length, keys) <= MAX_LENGTH or length == 1:
-            return self.build_block(slice(0, length), slice(0, keys), hidden, bias).mask
+        return find_first(keys, self.first(sentence)), find_first(keys, self.last(sentence) + 1)
+
+
+def find_first(sentences: Tensor, wanted: Tensor) -> Tensor:
+    """Return the first column of a sentence >= ``wanted``: [B, T] and [B, W] -> [B, W]."""
+    return torch.searchsorted(sentences.contiguous(), wanted.contiguous())
+
+
+class WindowMask(NamedTuple):
+    """The mask of queries inside a window of sentences."""
+
+    window: Window
+    queries: Tensor  # sentence of each query, int64 [B, T]
+    keys: Tensor  # sentence of each key, int64 [B, S]
+    query_padding: Tensor | None = None  # bool [B, T], True at padding
+    key_padding: Tensor | None = None  # bool [B, S], True at padding, or None if none is hidden
+    causal: bool = False  # the last T keys belong to the queries, and later ones are hidden
+    bias: BiasFunction | None = None  # bias of some queries and keys, float [B or 1, H, T, S]
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the mask should be divided into blocks."""
+        queries, keys = self.queries.size(1), self.keys.size(1)
+        return queries > 1 and max(queries, keys) > MAX_LENGTH
+
+    def build(self) -> Tensor:
+        """Build the whole mask, [B, 1 or H, T, S]."""
+        return self.build_part(slice(0, self.queries.size(1)), slice(0, self.keys.size(1)))
+
+    def build_blocks(self) -> list[Block]:
+        """Build the mask of :data:`BLOCK` queries at a time, with the keys that they see."""
+        length = self.queries.size(1)
+        before = self.keys.size(1) - length if self.causal else 0  # keys before the queries' own
         starts = list(range(0, length, BLOCK))
         ends = [*starts[1:], length]
-        firsts, lasts = self.find_limits(starts, ends, hidden)
-        return [
-            self.build_block(slice(start, end), slice(first, end if self.causal else last),
-                             hidden, bias)
-            for start, end, first, last in zip(starts, ends, firsts, lasts, strict=True)
-        ]  # fmt: skip
+        firsts, lasts = self.find_limits(starts, ends)
+        blocks = []
+        for start, end, first, last in zip(starts, ends, firsts, lasts, strict=True):
+            last = before + end if self.causal else max(last, 1)
+            first = min(first, last - 1)  # a block of padding sees one key
+            queries, keys = slice(start, end), slice(first, last)
+            mask = self.build_part(queries, keys)
+            blocks.append(Block(queries, keys, mask, before + start - first))
+        return blocks
 
-    def find_limits(
-        self, starts: list[int], ends: list[int], hidden: Tensor | None
-    ) -> tuple[list[int], list[int]]:
+    def find_limits(self, starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
         """Return the first key that the queries of each block see, and the end of the last one's
         sentence. Padding is left out: its sentences are the first or the last of a text."""
-        firsts = find_first(self.keys, self.queries[:, starts] - self.before)
-        lasts = self.queries[:, [end - 1 for end in ends]] + self.after + 1
-        lasts = find_first(self.keys, lasts)
-        if hidden is not None:
-            leading = hidden.long().cumprod(1).sum(1, keepdim=True)
+        firsts, _ = self.window.find_columns(self.queries[:, starts], self.keys)
+        _, lasts = self.window.find_columns(self.queries[:, [end - 1 for end in ends]], self.keys)
+        if self.key_padding is not None:
+            leading = count_leading(self.key_padding).unsqueeze(1)
             firsts = firsts.clamp(min=leading)
-            lasts = lasts.clamp(max=leading + (~hidden).sum(1, keepdim=True))
-        if self.padding is not None:
+            lasts = lasts.clamp(max=leading + (~self.key_padding).sum(1, keepdim=True))
+        if self.query_padding is not None:
             blocks = zip(starts, ends, strict=True)
-            empty = torch.stack([self.padding[:, a:b].all(1) for a, b in blocks], 1)
+            empty = torch.stack([self.query_padding[:, a:b].all(1) for a, b in blocks], 1)
             firsts = firsts.masked_fill(empty, self.keys.size(1))
             lasts = lasts.masked_fill(empty, 0)
         return firsts.amin(0).tolist(), lasts.amax(0).tolist()
 
-    def build_block(
-        self, queries: slice, keys: slice, hidden: Tensor | None, bias: Bias | None
-    ) -> Block:
+    def build_part(self, queries: slice, keys: slice) -> Tensor:
         """Build the mask of some queries and keys."""
-        q, k = self.queries[:, queries], self.keys[:, keys]
-        visible = find_visible(q, k, self.before, self.after)
-        if hidden is not None:
-            visible = visible & ~hidden[:, None, keys]
+        visible = self.window.find_visible(self.queries[:, queries], self.keys[:, keys])
+        if self.key_padding is not None:
+            visible = visible & ~self.key_padding[:, None, keys]
         if self.causal:
-            first = self.keys.size(1) - self.queries.size(1)
-            rows = torch.arange(queries.start, queries.stop, device=q.device)[:, None] + first
-            visible = visible & (torch.arange(keys.start, keys.stop, device=q.device) <= rows)
+            visible = visible & self.find_past(queries, keys)
         # A query at padding would see nothing, and its softmax would be NaN.
         visible = visible | ~visible.any(2, keepdim=True)
         mask = visible.unsqueeze(1)
-        scores = None if bias is None else bias(queries, keys)
-        if scores is not None:
-            mask = scores.masked_fill(~mask, float("-inf"))
-        return Block(queries, keys, mask)
+        bias = None if self.bias is None else self.bias(queries, keys)
+        return mask if bias is None else bias.masked_fill(~mask, float("-inf"))
+
+    def find_past(self, queries: slice, keys: slice) -> Tensor:
+        """Return bool [T, S], True where a key is not later than the query."""
+        before, device = self.keys.size(1) - self.queries.size(1), self.keys.device
+        rows = torch.arange(queries.start, queries.stop, device=device) + before
+        columns = torch.arange(keys.start, keys.stop, device=device)
+        return columns <= rows.unsqueeze(1)

@@ -6,17 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
 
 
 @register_encoding("alibi")
-class ALiBi(PositionEncoding):
+class ALiBi(RelativeEncoding):
     """Scores fall by ``slope * |query position - key position|``, symmetric in the encoder."""
 
     description = "scores of self-attention fall linearly with the distance"
     paper = "https://arxiv.org/abs/2108.12409"
     real_valued = True
-    relative = True
     allows_randpos = True
 
     def __init__(self, cfg: Any, side: Side) -> None:

@@ -1,7 +1,7 @@
 """The base class of position encodings, and their registry.
 
-Positions are float32 tensors [B, T], or [1, T] if they are the same in every row. They count real
-tokens from 0. float32 is used whatever the model's precision: float16 cannot tell 2049 from 2048.
+Positions are float32 tensors [B, T], or [1, T] if they are the same in every row. They count from 0
+and are float32 whatever the model's precision: float16 cannot tell 2049 from 2048.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-import torch
 from torch import Generator, Tensor, nn
 
-from cape_fairseq.modules.dot_product import DotProductAttention
+from cape_fairseq.modules.kernels import DotProduct
+from cape_fairseq.modules.plan import AttentionBiases
+from cape_fairseq.positions.layout import Layout
 
-Noise = tuple[Tensor, ...] | None  # of one side of a training batch; None in evaluation
+Noise = tuple[Tensor, ...] | None  # a NamedTuple of the encoding, of one side; None in evaluation
 Summary = Tensor | None  # of the source, [B, 1]
 
 
@@ -27,6 +28,13 @@ class Side(NamedTuple):
     heads: int
     max_positions: int  # length of a learned table, a source BOS included
     padding_idx: int
+
+
+class LayerBiases(NamedTuple):
+    """Biases of the attentions of one layer."""
+
+    self_attention: AttentionBiases
+    cross_attention: AttentionBiases
 
 
 class PositionEncoding(nn.Module):
@@ -47,13 +55,11 @@ class PositionEncoding(nn.Module):
     paper: ClassVar[str] = ""  # address
     default_source_scale: ClassVar[str] = "1"
     default_source_bos: ClassVar[str] = "off"
-    samples_noise: ClassVar[bool] = False
+    samples_noise: bool = False
     real_valued: ClassVar[bool] = False  # positions between integers are allowed
-    relative: ClassVar[bool] = False  # sees only differences of positions
     adds_to_layers: ClassVar[bool] = False  # allows --position-layers all
     allows_randpos: ClassVar[bool] = False
-    rotates_cross_attention: ClassVar[bool] = False
-    base_option: ClassVar[str] = ""  # names the encoding that this one stands on
+    rotates_cross_attention: bool = False
     max_length: int | None = None  # tokens of the longest sentence, if there is a limit
 
     def __init__(self, cfg: Any, side: Side) -> None:
@@ -76,19 +82,29 @@ class PositionEncoding(nn.Module):
         """Sample the noise of source and target positions of a training batch, on the CPU."""
         return None, None
 
-    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Summary:
+    def summarize(self, positions: Tensor, padding: Tensor) -> Summary:
         """Return what :meth:`augment` needs of the source on both sides.
 
         Args:
             positions: of the source, before noise.
-            padding_mask: bool [B, S], True at padding.
+            padding: bool [B, S], True at padding.
         """
         return None
 
     def augment(
-        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
+        self, positions: Tensor, padding: Tensor, noise: Noise = None, summary: Summary = None
     ) -> Tensor:
-        """Return the positions with noise."""
+        """Return the positions with noise. They restart in every sentence of a document."""
+        return positions
+
+    def choose_attention_positions(self, positions: Tensor, columns: Tensor) -> Tensor:
+        """Return the positions of self-attention: of the layout, or only its columns.
+
+        Args:
+            positions: see :meth:`augment`.
+            columns: running positions, scaled as the others; where padding is counted as well, so
+                that one row can stand for all. Only their differences mean anything.
+        """
         return positions
 
     def embed(self, positions: Tensor) -> list[Tensor]:
@@ -104,28 +120,37 @@ class PositionEncoding(nn.Module):
         return None
 
     def attention_biases(
-        self, numbers: Tensor, source_numbers: Tensor | None = None
-    ) -> list[dict[str, Tensor]]:
-        """Return the biases of queries, keys and values of each layer, [T or S, B or 1, C] each.
-
-        Their names are ``query_bias``, ``key_bias`` and ``value_bias`` and, for cross-attention,
-        ``cross_query_bias``, ``cross_key_bias`` and ``cross_value_bias``.
+        self, offsets: Tensor, source_offsets: Tensor | None, length: int
+    ) -> list[LayerBiases]:
+        """Return the biases of queries, keys and values of each layer.
 
         Args:
-            numbers: [B or 1, T], counts the side's tokens from 0.
-            source_numbers: [B or 1, S], for a decoder that computes keys of its cross-attention.
+            offsets: [B or 1, T], of the side's tokens in their sentences.
+            source_offsets: [B or 1, S], for a decoder that computes keys of its cross-attention.
+            length: a number that all offsets are below.
         """
         return []
 
-    def build_attention(self, layer: int) -> DotProductAttention:
-        """Build the attention of queries to keys and values in a layer's self-attention."""
-        return DotProductAttention()
+    def build_kernel(self, layer: int) -> DotProduct:
+        """Build the kernel of a layer's self-attention."""
+        return DotProduct()
 
-    def count_lengths(self, *padding_masks: Tensor) -> None:
+    def count_lengths(self, *layouts: Layout) -> None:
         """Record the lengths of a training batch: of the side and, in a decoder, of the source."""
 
     def share_parameters(self, encoder: PositionEncoding) -> None:
         """Share parameters of the encoder's encoding with this one, the decoder's."""
+
+
+class RelativeEncoding(PositionEncoding):
+    """An encoding that sees only differences of positions.
+
+    Differences between real tokens are those of columns, in every row and across the sentences of a
+    document.
+    """
+
+    def choose_attention_positions(self, positions: Tensor, columns: Tensor) -> Tensor:
+        return columns
 
 
 ENCODINGS: dict[str, type[PositionEncoding]] = {}
@@ -142,15 +167,3 @@ def register_encoding(name: str, config: type | None = None) -> Callable[[type],
         return cls
 
     return register
-
-
-def number_tokens(padding_mask: Tensor) -> Tensor:
-    """Count the real tokens of each row from 0: bool [B, T] -> float32 [B, T] or [1, T].
-
-    Padding before the first token gets -1. A row has the same numbers whether it is padded on the
-    left, on the right or not at all. On a CPU one row stands for all unless there is padding on the
-    left. (A GPU would have to wait for the answer.)
-    """
-    if padding_mask.device.type == "cpu" and not padding_mask[:, 0].any():
-        return torch.arange(padding_mask.size(1), dtype=torch.float32).unsqueeze(0)
-    return (~padding_mask).cumsum(dim=1).float() - 1

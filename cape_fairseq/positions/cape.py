@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -26,6 +26,14 @@ class CapeConfig:
     cape_mean_normalize: bool = option(
         False, "CAPE: subtract the mean source position on both sides (not for translation)"
     )
+
+
+class CapeNoise(NamedTuple):
+    """The noise of one side."""
+
+    global_shift: Tensor  # [B, 1], equal on both sides
+    local_shift: Tensor  # [B, T], of each token
+    global_scale: Tensor  # [B, 1], equal on both sides
 
 
 @register_encoding("cape", CapeConfig)
@@ -56,23 +64,26 @@ class CAPE(Sinusoidal):
         scale = sample_uniform(math.log(cfg.cape_global_scale), (batch, 1), generator).exp()
         source = sample_uniform(cfg.cape_local_shift, (batch, source_length), generator)
         target = sample_uniform(cfg.cape_local_shift, (batch, target_length), generator)
-        return (shift, source, scale), (shift, target, scale)
+        return CapeNoise(shift, source, scale), CapeNoise(shift, target, scale)
 
-    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Summary:
+    def summarize(self, positions: Tensor, padding: Tensor) -> Summary:
         if not self.cfg.cape_mean_normalize:
             return None
-        real = (~padding_mask).float()
+        real = (~padding).float()
         return (positions * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
 
     def augment(
-        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
+        self,
+        positions: Tensor,
+        padding: Tensor,
+        noise: CapeNoise | None = None,
+        summary: Summary = None,
     ) -> Tensor:
         if summary is not None:
             positions = positions - summary
         if noise is None:
             return positions
-        shift, local_shift, scale = noise
-        return (positions + shift + local_shift) * scale
+        return (positions + noise.global_shift + noise.local_shift) * noise.global_scale
 
 
 def sample_uniform(limit: float, shape: tuple[int, ...], generator: Generator) -> Tensor:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.positions.alibi import compute_distance
-from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
 
 
 @register_encoding("kerple")
-class KERPLE(PositionEncoding):
+class KERPLE(RelativeEncoding):
     """Scores fall by ``r1 * log(1 + r2 * distance)``; r1 and r2 are learned for each head.
 
     They start in U(0, 2) and U(0, 1), as the authors' do. They must stay positive (Corollary 1), so
@@ -20,7 +20,6 @@ class KERPLE(PositionEncoding):
     description = "scores of self-attention fall with the logarithm of the distance"
     paper = "https://arxiv.org/abs/2205.09921"
     real_valued = True
-    relative = True
     allows_randpos = True
 
     def __init__(self, cfg: Any, side: Side) -> None:

@@ -1,12 +1,13 @@
-"""Randomized positions (Ruoss et al. 2023), an augmentation for other encodings."""
+"""Randomized positions (Ruoss et al. 2023), an augmentation of other encodings."""
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from cape_fairseq.options import option
-from cape_fairseq.positions.base import Noise, PositionEncoding, Summary
+from cape_fairseq.positions.base import Summary
 
 
 @dataclass
@@ -16,48 +17,57 @@ class RandposConfig:
     )
 
 
+class RandposNoise(NamedTuple):
+    """The noise of one side."""
+
+    order: Tensor  # [B, T or more], the first positions of a random order of the range
+
+
 class RandomPositions:
-    """Mixin that replaces positions by sorted random integers in training (section 3).
+    """Sorted random integers in place of positions in training (section 3).
 
     n tokens get n distinct integers below the range, independently on both sides. The paper does
     not treat translation, where the length of the output is unknown. In evaluation, with n source
     tokens, token i of either side gets max(i, floor(i * range / (2 (n + 1)))): distances half as
     large as in training, so that a target up to twice as long as its source stays in the range.
+
+    The methods are those of :class:`PositionEncoding`, which a side calls here instead.
     """
 
     samples_noise = True
 
+    def __init__(self, cfg: Any) -> None:
+        self.range = cfg.randpos_range
+
     def sample(
         self, batch: int, source_length: int, target_length: int, generator: Generator
-    ) -> tuple[Noise, Noise]:
-        size = (batch, self.cfg.randpos_range)
-        source, target = (torch.rand(size, generator=generator).argsort(1).float() for _ in "st")
-        return (source[:, :source_length],), (target[:, :target_length],)
+    ) -> tuple[RandposNoise, RandposNoise]:
+        source = torch.rand((batch, self.range), generator=generator).argsort(1).float()
+        target = torch.rand((batch, self.range), generator=generator).argsort(1).float()
+        return RandposNoise(source[:, :source_length]), RandposNoise(target[:, :target_length])
 
-    def summarize(self, positions: Tensor, padding_mask: Tensor) -> Summary:
-        return (~padding_mask).sum(1, keepdim=True).float()
+    def summarize(self, positions: Tensor, padding: Tensor) -> Summary:
+        return (~padding).sum(1, keepdim=True).float()
 
     def augment(
-        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
+        self,
+        positions: Tensor,
+        padding: Tensor,
+        noise: RandposNoise | None = None,
+        summary: Summary = None,
     ) -> Tensor:
-        size = self.cfg.randpos_range
         if noise is None:
-            spaced = (positions * size / (2 * (summary + 1))).floor()
+            spaced = (positions * self.range / (2 * (summary + 1))).floor()
             return torch.maximum(positions, spaced)
-        (order,) = noise
-        if positions.size(1) > size:
+        if positions.size(1) > self.range:
             raise ValueError(
-                f"a sentence has {positions.size(1)} tokens, but --randpos-range is {size}; "
+                f"a sentence has {positions.size(1)} tokens, but --randpos-range is {self.range}; "
                 "increase it, or train on shorter sentences"
             )
         # The first n of a random order are a random choice of n; sort each row's first n.
-        counts = (~padding_mask).sum(1, keepdim=True)
+        order = noise.order
+        counts = (~padding).sum(1, keepdim=True)
         columns = torch.arange(order.size(1), device=order.device)
-        chosen = order.masked_fill(columns >= counts, size).sort(1)[0]
-        numbers = positions.expand(order.size(0), -1).clamp(0, chosen.size(1) - 1)
-        return chosen.gather(1, numbers.long())
-
-
-def randomize(cls: type[PositionEncoding]) -> type[PositionEncoding]:
-    """Create the class of an encoding with randomized positions."""
-    return type(f"Randomized{cls.__name__}", (RandomPositions, cls), {})
+        chosen = order.masked_fill(columns >= counts, self.range).sort(1)[0]
+        index = positions.expand(order.size(0), -1).clamp(0, chosen.size(1) - 1)
+        return chosen.gather(1, index.long())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.modules.dot_product import DotProductAttention, softmax
+from cape_fairseq.modules.kernels import DotProduct, softmax
 from cape_fairseq.options import choice, option
 from cape_fairseq.positions.base import PositionEncoding, register_encoding
 
@@ -31,15 +31,15 @@ class RelativePositions(PositionEncoding):
     description = "learned vectors of clipped distances in self-attention"
     paper = "https://arxiv.org/abs/1803.02155"
 
-    def build_attention(self, layer: int) -> DotProductAttention:
+    def build_kernel(self, layer: int) -> DotProduct:
         cfg, head_dim = self.cfg, self.side.dim // self.side.heads
         if cfg.relpos_layers == "first" and layer > 0:
-            return DotProductAttention()
+            return DotProduct()
         values = cfg.relpos_terms == "keys+values"
         return RelativeAttention(head_dim, cfg.relpos_max_distance, values)
 
 
-class RelativeAttention(DotProductAttention):
+class RelativeAttention(DotProduct):
     """Attention with a vector of width D for each clipped distance, shared by all heads, added to
     keys (Eq. 4) and values (Eq. 3)."""
 
@@ -64,8 +64,9 @@ class RelativeAttention(DotProductAttention):
         limit = min(self.max_distance, keys - 1)  # longer distances do not occur
         rows = slice(self.max_distance - limit, self.max_distance + limit + 1)
         first = keys - queries if start is None else start
-        s = torch.arange(max(keys, first + queries), device=q.device)
-        distance = s[:keys] - s[first : first + queries, None]  # key - query
+        q_columns = torch.arange(first, first + queries, device=q.device)
+        k_columns = torch.arange(keys, device=q.device)
+        distance = k_columns - q_columns.unsqueeze(1)
         q = q * q.size(-1) ** -0.5
         by_distance = q @ self.relative_keys[rows].type_as(q).t()  # [B, H, T, 2 limit + 1]
         index = (distance.clamp(-limit, limit) + limit).expand(*q.shape[:3], keys)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.options import option, require
-from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
 
 
 @dataclass
@@ -18,13 +18,12 @@ class RopeConfig:
 
 
 @register_encoding("rope", RopeConfig)
-class RoPE(PositionEncoding):
+class RoPE(RelativeEncoding):
     """Queries and keys of self-attention rotated by their positions (section 3.2.2)."""
 
     description = "queries and keys of self-attention rotated by their positions"
     paper = "https://arxiv.org/abs/2104.09864"
     real_valued = True
-    relative = True
     allows_randpos = True
 
     def __init__(self, cfg: Any, side: Side) -> None:
@@ -54,6 +53,7 @@ def compute_rotation(positions: Tensor, dim: int, base: float = 10000.0) -> Tens
     Angles are computed in float64, so that products of rotated queries and keys depend on the
     difference of positions only, at any distance from the start.
     """
-    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / -dim
-    angles = positions.double()[:, None, :, None] * base**exponents
+    dtype = torch.float32 if positions.device.type == "mps" else torch.float64  # MPS lacks float64
+    exponents = torch.arange(0, dim, 2, dtype=dtype, device=positions.device) / -dim
+    angles = positions.to(dtype)[:, None, :, None] * base**exponents
     return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)

@@ -1,6 +1,7 @@
 """SHAPE: shifted absolute position embedding (Kiyono et al. 2021)."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -15,6 +16,12 @@ class ShapeConfig:
     shape_max_shift: int = option(
         500, "SHAPE: K; shifts are sampled from the integers 0 to K", minimum=0
     )
+
+
+class ShapeNoise(NamedTuple):
+    """The noise of one side."""
+
+    shift: Tensor  # [B, 1], integers
 
 
 @register_encoding("shape", ShapeConfig)
@@ -34,9 +41,13 @@ class SHAPE(Sinusoidal):
     ) -> tuple[Noise, Noise]:
         limit = self.cfg.shape_max_shift + 1
         shifts = torch.randint(limit, (2, batch, 1), generator=generator).float()
-        return (shifts[0],), (shifts[1],)
+        return ShapeNoise(shifts[0]), ShapeNoise(shifts[1])
 
     def augment(
-        self, positions: Tensor, padding_mask: Tensor, noise: Noise = None, summary: Summary = None
+        self,
+        positions: Tensor,
+        padding: Tensor,
+        noise: ShapeNoise | None = None,
+        summary: Summary = None,
     ) -> Tensor:
-        return positions if noise is None else positions + noise[0]
+        return positions if noise is None else positions + noise.shift

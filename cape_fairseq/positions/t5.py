@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from cape_fairseq.options import option, require
 from cape_fairseq.positions.alibi import compute_distance
-from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
 
 
 @dataclass
@@ -24,12 +24,11 @@ class T5Config:
 
 
 @register_encoding("t5", T5Config)
-class T5(PositionEncoding):
+class T5(RelativeEncoding):
     """A learned bias for each head and bucket of distances, shared by the layers of a side."""
 
     description = "learned biases of distance buckets in self-attention"
     paper = "https://arxiv.org/abs/1910.10683"
-    relative = True
     allows_randpos = True
 
     def __init__(self, cfg: Any, side: Side) -> None:

@@ -1,7 +1,8 @@
 """Stacks of a binarized data set."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from torch import Tensor
 
-from cape_fairseq.data.stacking import edit_sentence
+from cape_fairseq.data.stacking import edit_sentence, group_by_tokens, sample_groups
 
 logger = logging.getLogger(__name__)
 
@@ -91,36 +92,91 @@ class JoinedSide(torch.utils.data.Dataset):
         return np.array([lengths[list(group)].sum() + 1 - separators for group in self.groups])
 
 
+@dataclass
+class Grouping:
+    """The rule by which consecutive sentence pairs become stacks; it can be pickled for workers.
+
+    Args:
+        source_sizes, target_sizes: tokens of each sentence, with EOS.
+        documents: name of each pair's document, or None; no stack has pairs of two.
+        probability: that a stack begins at a pair, or None for stacks of a minimum length.
+        max_tokens: of a stack, with a probability.
+        minimum: target tokens of a stack, or its sentences.
+        counts_sentences: ``minimum`` counts sentences.
+        separators: 1 if a separator is between sentences, else 0.
+        keeps_rest: keep a shorter stack at the end of a document.
+        swaps: move the first sentence of each stack to its end.
+        seed: of the sampling.
+    """
+
+    source_sizes: np.ndarray
+    target_sizes: np.ndarray
+    documents: Sequence[Any] | None
+    probability: float | None
+    max_tokens: int
+    minimum: int
+    counts_sentences: bool
+    separators: int
+    keeps_rest: bool
+    swaps: bool
+    seed: int
+
+    def make_groups(self, epoch: int) -> list[list[int]]:
+        """Return the sentence pairs of each stack, without empty lines."""
+        groups = self.sample(epoch) if self.probability is not None else self.group()
+        return [group for group in groups if len(group) > 1 or self.source_sizes[group[0]] > 1]
+
+    def sample(self, epoch: int) -> Groups:
+        """Sample stacks of mixed lengths for an epoch."""
+        lengths = np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
+        key = self.seed, epoch
+        return sample_groups(lengths, self.probability, self.max_tokens, key, self.documents)
+
+    def group(self) -> Groups:
+        """Join pairs until a stack has the minimum length."""
+        lengths = (self.target_sizes - 1).tolist()
+        if self.counts_sentences:
+            lengths = [1] * len(lengths)
+        groups = group_by_tokens(lengths, self.minimum, self.documents, self.keeps_rest)
+        return [[*group[1:], group[0]] for group in groups] if self.swaps else groups
+
+
 class StackedDataset(LanguagePairDataset):
-    """Stacks of sentence pairs; ``make_groups`` maps an epoch to groups of pairs, which change with
-    the epoch if ``changes`` is True."""
+    """Stacks of sentence pairs, which change with the epoch if the grouping samples them."""
 
     def __init__(
         self,
         pairs: LanguagePairDataset,
         source: JoinedSide,
         target: JoinedSide,
-        make_groups: Callable[[int], Groups],
+        grouping: Grouping,
         changes: bool = False,
         epoch: int = 1,
         separator_dropout: float = 0.0,
-        seed: int = 1,
     ) -> None:
-        self.make_groups, self.changes, self.epoch = make_groups, changes, epoch
-        self.separator_dropout, self.seed = separator_dropout, seed
+        self.grouping, self.changes, self.epoch = grouping, changes, epoch
+        self.separator_dropout = separator_dropout
         self.src, self.tgt = source, target
         self.group()
         super().__init__(
-            source, source.sizes, pairs.src_dict, target, target.sizes, pairs.tgt_dict,
-            left_pad_source=pairs.left_pad_source, left_pad_target=pairs.left_pad_target,
-            shuffle=pairs.shuffle, pad_to_multiple=pairs.pad_to_multiple,
-        )  # fmt: skip
+            source,
+            source.sizes,
+            pairs.src_dict,
+            target,
+            target.sizes,
+            pairs.tgt_dict,
+            left_pad_source=pairs.left_pad_source,
+            left_pad_target=pairs.left_pad_target,
+            shuffle=pairs.shuffle,
+            pad_to_multiple=pairs.pad_to_multiple,
+        )
         self.report()
 
     def group(self) -> None:
         """Make the stacks of the epoch."""
-        self.src.groups = self.tgt.groups = self.make_groups(self.epoch)
-        generator = np.random.default_rng([self.seed, self.epoch, 1])
+        groups = self.grouping.make_groups(self.epoch)
+        self.src.groups = self.tgt.groups = groups
+        generator = np.random.default_rng([self.grouping.seed, self.epoch, 1])
         without_separators = generator.random(len(self.src.groups)) < self.separator_dropout
         self.src.without_separators = self.tgt.without_separators = without_separators
 

@@ -15,12 +15,23 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
 from omegaconf import II, OmegaConf
 
-from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, group_by_tokens, sample_groups
-from cape_fairseq.options import option, require, validate
-from cape_fairseq.tasks.document_generator import SEARCHES, DocumentGenerator
-from cape_fairseq.tasks.stacked_dataset import Groups, JoinedSide, JunctionEditor, StackedDataset
+from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS
+from cape_fairseq.documents.search import DocumentGenerator
+from cape_fairseq.options import format_flag, option, require, validate
+from cape_fairseq.tasks.stacked_dataset import Grouping, JoinedSide, JunctionEditor, StackedDataset
 
 logger = logging.getLogger(__name__)
+
+
+JUNCTION_HELP = (
+    "comma: a final full stop becomes a comma and the next first letter lower case (CAPE); none: "
+    "sentences stay as they are; separator: the token <s> between sentences"
+)
+PROBABILITY_HELP = (
+    "mixed lengths in training: probability that a stack begins at a pair, sampled in each epoch; "
+    "with --stack-junction separator validation has them, too"
+)
+LENGTH_OPTIONS = ("stack_min_tokens", "stack_sentences", "stack_probability")
 
 
 @dataclass
@@ -31,32 +42,23 @@ class StackedTranslationConfig(TranslationConfig):
     stack_sentences: Optional[int] = option(
         None, "sentences of a stack, instead of --stack-min-tokens", minimum=1
     )
-    stack_junction: ChoiceEnum(JUNCTIONS) = option(
-        "comma", "comma: a final full stop becomes a comma and the next first letter lower case "
-        "(CAPE); none: sentences stay as they are; separator: the token <s> between sentences",
-    )  # fmt: skip
-    stack_keep_rest: bool = option(False, "keep a shorter stack at the end of a split")
+    stack_junction: ChoiceEnum(JUNCTIONS) = option("comma", JUNCTION_HELP)
+    stack_keep_rest: bool = option(False, "keep a shorter stack at the end of a document")
     stack_swap: bool = option(
         False, "move the first sentence of each stack to its end (SHAPE, Table 1)"
     )
-    stack_probability: Optional[float] = option(
-        None, "mixed lengths in training: probability that a stack begins at a pair, sampled in "
-        "each epoch; with --stack-junction separator validation has them, too", above=0,
-    )  # fmt: skip
+    stack_probability: Optional[float] = option(None, PROBABILITY_HELP, above=0)
     stack_max_tokens: int = option(
         PAPER_MIN_TOKENS, "maximum tokens of a stack, with --stack-probability", minimum=1
     )
     stack_separator_dropout: float = option(
         0.0, "share of the stacks without separators, for text that cannot be split", minimum=0
     )
-    document_search: ChoiceEnum(SEARCHES) = option(
-        "committed", "models with --sentence-context: committed fixes the best hypothesis of each "
-        "sentence before the next begins; joint keeps one beam over the text",
-    )  # fmt: skip
     max_source_positions: int = option(100_000, "max number of tokens in the source sequence")
     max_target_positions: int = option(100_000, "max number of tokens in the target sequence")
     stack_bpe: Any = II("bpe")
     seed: int = II("common.seed")
+    max_tokens: Optional[int] = II("dataset.max_tokens")
 
 
 @register_task("stacked_translation", dataclass=StackedTranslationConfig)
@@ -73,16 +75,27 @@ class StackedTranslationTask(TranslationTask):
         for name in ("load_alignments", "num_batch_buckets", "truncate_source"):
             require(not getattr(cfg, name), name, "set", "left out: stacks do not have it")
         validate(cfg, [i for i in fields(StackedTranslationConfig) if i.name.startswith("stack_")])
-        names = ("stack_min_tokens", "stack_sentences", "stack_probability")
-        given = [name for name in names if getattr(cfg, name) is not None]
-        expected = "the only one of min-tokens, sentences and probability"
-        require(len(given) < 2, (given or names)[0], "set", expected)
-        share = cfg.stack_probability or 0
-        require(share <= 1, "stack_probability", share, "at most 1")
-        dropout, has_separator = cfg.stack_separator_dropout, cfg.stack_junction == "separator"
+        given = [name for name in LENGTH_OPTIONS if getattr(cfg, name) is not None]
+        if len(given) > 1:
+            names = ", ".join(format_flag(name) for name in LENGTH_OPTIONS)
+            raise ValueError(f"give only one of {names}")
+        has_separator = cfg.stack_junction == "separator"
+        share, dropout = cfg.stack_probability, cfg.stack_separator_dropout
+        if share is not None:
+            require(share <= 1, "stack_probability", share, "at most 1")
+            expected = "left out with --stack-probability"
+            require(not cfg.stack_swap, "stack_swap", "set", expected)
+            require(not cfg.stack_keep_rest, "stack_keep_rest", "set", expected)
         require(dropout <= 1, "stack_separator_dropout", dropout, "at most 1")
-        require(has_separator or not dropout, "stack_separator_dropout", dropout,
-                "0 without --stack-junction separator")  # fmt: skip
+        if not has_separator:
+            expected = "0 without --stack-junction separator"
+            require(dropout == 0, "stack_separator_dropout", dropout, expected)
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build a model, which must know the separator of the data if it is one of documents."""
+        model = super().build_model(cfg, from_checkpoint)
+        check_junction(model, self.cfg.stack_junction)
+        return model
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
@@ -103,15 +116,10 @@ class StackedTranslationTask(TranslationTask):
             pairs,
             self.build_side(pairs.src, pairs.src_sizes, self.src_dict),
             self.build_side(pairs.tgt, pairs.tgt_sizes, self.tgt_dict),
-            lambda number: [
-                group
-                for group in self.make_groups(pairs, number, documents)
-                if len(group) > 1 or pairs.src_sizes[group[0]] > 1  # not an empty line
-            ],
+            self.build_grouping(pairs, documents),
             changes=mixes and is_training,
             epoch=epoch,
             separator_dropout=self.cfg.stack_separator_dropout,
-            seed=self.cfg.seed,
         )
         if not len(dataset):
             raise ValueError(
@@ -139,23 +147,21 @@ class StackedTranslationTask(TranslationTask):
         separator = dictionary.bos() if has_separator else None
         return JoinedSide(sentences, sizes, dictionary.eos(), separator, editor)
 
-    def make_groups(
-        self, pairs: LanguagePairDataset, epoch: int, documents: Optional[list]
-    ) -> Groups:
-        """Return the sentence pairs of each stack; none has those of two documents."""
+    def build_grouping(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Grouping:
         cfg = self.cfg
-        if cfg.stack_probability is not None:
-            lengths = np.maximum(pairs.src_sizes, pairs.tgt_sizes) - 1
-            lengths += cfg.stack_junction == "separator"
-            key = (int(cfg.seed), epoch)
-            return sample_groups(
-                lengths, cfg.stack_probability, cfg.stack_max_tokens, key, documents
-            )
-        # Without EOS, or 1 each to count sentences.
-        lengths = [1 if cfg.stack_sentences else size - 1 for size in pairs.tgt_sizes.tolist()]
-        minimum = cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS
-        groups = group_by_tokens(lengths, minimum, documents, cfg.stack_keep_rest)
-        return [[*group[1:], group[0]] for group in groups] if cfg.stack_swap else groups
+        return Grouping(
+            source_sizes=np.asarray(pairs.src_sizes),
+            target_sizes=np.asarray(pairs.tgt_sizes),
+            documents=documents,
+            probability=cfg.stack_probability,
+            max_tokens=cfg.stack_max_tokens,
+            minimum=cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS,
+            counts_sentences=cfg.stack_sentences is not None,
+            separators=int(cfg.stack_junction == "separator"),
+            keeps_rest=cfg.stack_keep_rest,
+            swaps=cfg.stack_swap,
+            seed=int(cfg.seed),
+        )
 
     def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
         """Build fairseq's generator, or that of documents for a model of documents.
@@ -170,16 +176,64 @@ class StackedTranslationTask(TranslationTask):
         if (getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)) == (0, 200):
             given = OmegaConf.to_container(args) if OmegaConf.is_config(args) else vars(args)
             args = Namespace(**{**given, "max_len_a": 2})
-        are_documents = {getattr(m.decoder, "sentence_context", None) is not None for m in models}
-        if len(are_documents) > 1:
-            raise ValueError("models with and without --sentence-context cannot be an ensemble")
-        if are_documents == {True}:
+        if are_documents(models):
+            check_search(models, args)
             kwargs["seq_gen_cls"] = DocumentGenerator
-            kwargs["extra_gen_cls_kwargs"] = {
-                **(kwargs.get("extra_gen_cls_kwargs") or {}),
-                "document_search": self.cfg.document_search,
-            }
+            given = kwargs.get("extra_gen_cls_kwargs") or {}
+            kwargs["extra_gen_cls_kwargs"] = {**given, "max_tokens": self.cfg.max_tokens}
         return super().build_generator(models, args, *more, **kwargs)
+
+
+def is_document_model(model: Any) -> bool:
+    """Return whether a model has ``--sentence-context``."""
+    return getattr(getattr(model, "decoder", None), "separator", None) is not None
+
+
+def are_documents(models: Any) -> bool:
+    """Return whether an ensemble translates documents.
+
+    Raises:
+        ValueError: some of its models do, and others do not.
+    """
+    kinds = {is_document_model(model) for model in models}
+    if len(kinds) > 1:
+        raise ValueError("models with and without --sentence-context cannot be an ensemble")
+    return kinds == {True}
+
+
+def check_junction(model: Any, junction: str) -> None:
+    """Check that the data have the separator that a model of documents needs.
+
+    Raises:
+        ValueError: sentences are joined by commas.
+    """
+    if not is_document_model(model) or junction == "separator":
+        return
+    if junction == "comma":
+        raise ValueError(
+            "--stack-junction is comma, but the model has --sentence-context and would read a "
+            "stack as one sentence; give --stack-junction separator"
+        )
+    logger.warning(
+        "--stack-junction none: the model has --sentence-context and reads a stack as one "
+        "sentence; give --stack-junction separator, unless it was trained with "
+        "--stack-separator-dropout"
+    )
+
+
+def check_search(models: Any, args: Any) -> None:
+    """Raise ValueError for options of fairseq's search that documents lack."""
+    if getattr(args, "print_alignment", None):
+        raise ValueError(
+            "--print-alignment is set, but models with --sentence-context have no alignments of "
+            "documents; split them into sentences and give --task translation"
+        )
+    sees_translations = any(model.decoder.window.before > 0 for model in models)
+    if getattr(args, "lm_path", None) and sees_translations:
+        raise ValueError(
+            "--lm-path is set, but the language model would see single sentences and the model "
+            "has --target-context; leave it out"
+        )
 
 
 class DocumentScorer(SequenceScorer):

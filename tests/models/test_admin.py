@@ -11,6 +11,7 @@ from fairseq.models import build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from cape_fairseq.modules.admin import load_profile_batch
+from cape_fairseq.modules.plan import AttentionPlan
 from tests.support import PAD, SMALL, build, make_batch
 
 
@@ -28,8 +29,8 @@ def test_residuals_are_weighted_by_channel():
     with torch.no_grad():
         layer.self_attn_omega.uniform_(0.5, 2)
         layer.fc_omega.uniform_(0.5, 2)
-        ours = layer(x)
-        y, _ = layer.self_attn(x)
+        ours = layer(x, AttentionPlan())
+        y, _ = layer.self_attn(x, None, AttentionPlan())
         y = layer.self_attn_layer_norm(x * layer.self_attn_omega + y)
         z = layer.fc2(torch.relu(layer.fc1(y)))
         expected = layer.final_layer_norm(y * layer.fc_omega + z)

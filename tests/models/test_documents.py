@@ -1,84 +1,38 @@
-"""Windows of sentences: exact properties of every encoding, and document-level decoding."""
+"""Windows of sentences: exact properties of every encoding."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import itertools
 
 import pytest
 import torch
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
-from torch.nn.utils.rnn import pad_sequence
 
+from cape_fairseq.criterions.chunked import ChunkedCriterion
 from cape_fairseq.modules import windows
-from cape_fairseq.positions.base import number_tokens
-from cape_fairseq.positions.sentences import find_sentences
-from cape_fairseq.tasks.document_generator import DocumentGenerator
-from tests.support import EOS, PAD, SYSTEMS, WORDS, SmallTask, build, build_stock
+from cape_fairseq.positions.layout import find_layout
+from tests.documents.support import (
+    NAMES,
+    SEP,
+    build_document_model,
+    compute_scores,
+    join,
+    make_documents,
+    make_inputs,
+    pad,
+)
+from tests.support import EOS, PAD, SmallTask, build, build_stock
 
-SEP = 0
-NAMES = [name for name in SYSTEMS if "randpos" not in name and "mean" not in name]
-WINDOWS = [(0, 0), (1, 0), (2, 0), (1, 1)]
-
-
-def make_documents(seed=1):
-    """Two documents of three and of two sentence pairs, int lists without EOS."""
-    generator = torch.Generator().manual_seed(seed)
-    lengths = [[(5, 4), (3, 6), (7, 5)], [(4, 3), (6, 8)]]
-    return [
-        [tuple(torch.randint(4, WORDS, (n,), generator=generator).tolist() for n in pair)
-         for pair in document]
-        for document in lengths
-    ]  # fmt: skip
-
-
-def join(sentences):
-    """Sentences with separators between them and EOS."""
-    return [token for s in sentences[:-1] for token in (*s, SEP)] + [*sentences[-1], EOS]
-
-
-def pad(rows, left=False):
-    rows = [torch.tensor(row) for row in rows]
-    if left:
-        return pad_sequence([row.flip(0) for row in rows], True, PAD).flip(1)
-    return pad_sequence(rows, True, PAD)
-
-
-def build_document_model(name, context, cross=0, **options):
-    """A model with windows; the separator has the vectors of EOS, as after a warm start."""
-    model = build(name, sentence_context=context, sentence_cross_context=cross, **options)
-    with torch.no_grad():
-        for side in (model.encoder, model.decoder):
-            side.embed_tokens.weight[SEP] = side.embed_tokens.weight[EOS]
-        model.decoder.output_projection.weight[SEP] = model.decoder.output_projection.weight[EOS]
-    return model
-
-
-def make_inputs(documents, left=False):
-    source = pad([join([s for s, _ in d]) for d in documents], left)
-    target = [join([t for _, t in d]) for d in documents]
-    return source, pad([[EOS, *row[:-1]] for row in target], left), target
-
-
-def compute_scores(model, source, previous):
-    with torch.no_grad():
-        return model.get_normalized_probs(model(source, None, previous), log_probs=True)
-
-
-def test_sentences_of_a_source_and_of_a_decoder_input():
-    tokens = torch.tensor([[PAD, PAD, 5, 6, SEP, 7, SEP, 8, 9, EOS]])
-    numbers = number_tokens(tokens == PAD)
-    found = find_sentences(tokens, SEP, numbers)
-    assert found.numbers[0, 2:].tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
-    assert found.offsets[0, 2:].tolist() == [0, 1, 2, 0, 1, 0, 1, 2]
-    # As an input of the decoder, the separator opens the sentence of the next token.
-    found = find_sentences(tokens, SEP, numbers, separator_opens=True)
-    assert found.numbers[0, 2:].tolist() == [0, 0, 1, 1, 2, 2, 2, 2]
-    assert found.offsets[0, 2:].tolist() == [0, 1, 0, 1, 0, 1, 2, 3]
+WINDOWS = [(0, 0), (1, 0), (2, 0), (1, 1)]  # sentence context, cross context
+# Sentence context, target context, cross context.
+CONTEXTS = [(0, 0, 0), (1, 1, 0), (2, 0, 0), (2, 1, 0), (1, 1, 1), (1, 0, 1)]
 
 
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_without_context_a_text_is_its_sentences_alone(name, left):
+def test_without_context_a_document_is_its_sentences_alone(name, left):
     model, documents = build_document_model(name, 0), make_documents()
     source, previous, _ = make_inputs(documents, left)
     scores = compute_scores(model, source, previous)
@@ -92,21 +46,78 @@ def test_without_context_a_text_is_its_sentences_alone(name, left):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
+def cut_noise(noise, first, length):
+    """The noise of some tokens: one shift for the document, one local shift for each token."""
+    if noise is None:
+        return None
+    parts = [part[:, first : first + length] if part.size(1) > 1 else part for part in noise]
+    return type(noise)(*parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_context_a_document_trains_as_its_sentences(name):
+    """Loss and gradients with the same noise."""
+    model = build_document_model(name, 0).train()
+    (document,) = make_documents()[:1]
+    source, previous, target = make_inputs([document])
+    torch.manual_seed(7)
+    source_noise, target_noise = model.sample_noise(source, previous)
+
+    def compute_loss(source, previous, labels, source_noise, target_noise):
+        out = model.decoder(previous, model.encoder(source, noise=source_noise), noise=target_noise)
+        labels = model.get_targets({"target": torch.tensor([labels])}, out)
+        return torch.nn.functional.cross_entropy(out[0][0], labels[0], reduction="sum")
+
+    whole = compute_loss(source, previous, target[0], source_noise, target_noise)
+    alone, source_start, target_start = 0.0, 0, 0
+    for words, translation in document:
+        alone = alone + compute_loss(
+            torch.tensor([[*words, EOS]]),
+            torch.tensor([[EOS, *translation]]),
+            [*translation, EOS],
+            cut_noise(source_noise, source_start, len(words) + 1),
+            cut_noise(target_noise, target_start, len(translation) + 1),
+        )
+        source_start += len(words) + 1
+        target_start += len(translation) + 1
+    torch.testing.assert_close(whole, alone, atol=1e-4, rtol=1e-6)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    gradients = [torch.autograd.grad(x, parameters, allow_unused=True) for x in (whole, alone)]
+    for one, other in zip(*gradients, strict=True):
+        if one is not None:
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_the_label_of_a_separator_is_eos_in_both_criterions():
+    model, task = build_document_model("rope_cross", 1), SmallTask()
+    source, previous, target = make_inputs(make_documents())
+    labels = pad(target)
+    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": previous}
+    sample = {"net_input": net_input, "target": labels, "ntokens": int(labels.ne(PAD).sum())}
+    scores = compute_scores(model, source, previous)
+    as_eos = labels.masked_fill(labels == SEP, EOS)
+    expected = -scores.gather(2, as_eos.unsqueeze(2)).squeeze(2)[labels != PAD].sum()
+    for criterion in (LabelSmoothedCrossEntropyCriterion, ChunkedCriterion):
+        _, _, logs = criterion(task, False, 0.1)(model, sample)
+        torch.testing.assert_close(logs["nll_loss"], expected, atol=1e-3, rtol=1e-5)
+    assert (sample["target"] == SEP).any()  # scores of the reference leave separators out
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_single_sentence_is_that_of_a_model_without_windows(name):
     source, target = torch.tensor([[5, 6, 7, 8, EOS]]), torch.tensor([[EOS, 9, 10]])
     plain = build(name, source_bos="off")(source, None, target)[0]
     for context, cross in WINDOWS[1:]:
-        model = build(name, sentence_context=context, sentence_cross_context=cross)
+        model = build_document_model(name, context, cross)
         torch.testing.assert_close(model(source, None, target)[0], plain, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(("context", "cross"), WINDOWS)
+@pytest.mark.parametrize(("context", "target", "cross"), CONTEXTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_steps_and_blocks_equal_the_parallel_pass(name, context, cross, monkeypatch):
-    model = build_document_model(name, context, cross)
-    source, _, target = make_inputs(make_documents(), left=True)
-    previous = pad([[EOS, *row[:-1]] for row in target])
+def test_steps_and_blocks_equal_the_parallel_pass(name, context, target, cross, monkeypatch):
+    model = build_document_model(name, context, cross, target)
+    source, _, labels = make_inputs(make_documents(), left=True)
+    previous = pad([[EOS, *row[:-1]] for row in labels])
     real = previous != PAD
     with torch.no_grad():
         expected = model(source, None, previous)[0]
@@ -115,17 +126,14 @@ def test_steps_and_blocks_equal_the_parallel_pass(name, context, cross, monkeypa
             model.decoder(previous[:, : i + 1], encoder_out=encoder_out, incremental_state=state)[0]
             for i in range(previous.size(1))
         ]
-        keys = [layer.self_attn._get_input_buffer(state)["prev_key"] for layer in
-                model.decoder.layers]  # fmt: skip
-        assert all((key.size(2) < previous.size(1)) == (context == 0) for key in keys)
+        for layer in model.decoder.layers:
+            keys = layer.self_attn._get_input_buffer(state)["prev_key"].size(2)
+            assert (keys < previous.size(1)) == (target == 0)  # what no window reaches is dropped
         monkeypatch.setattr(windows, "MAX_LENGTH", 4)
         monkeypatch.setattr(windows, "BLOCK", 5)
         blocks = model(source, None, previous)[0]
     steps = torch.cat(steps, 1)[real]
-    allowed = steps > -5e3  # an end of a sentence that is not allowed has a penalty
-    assert allowed[:, 3:].all()
-    assert not allowed[:, [SEP, EOS]].all(1).any()  # never both
-    torch.testing.assert_close(steps[allowed], expected[real][allowed], atol=1e-5, rtol=0)
+    torch.testing.assert_close(steps, expected[real], atol=1e-5, rtol=0)
     torch.testing.assert_close(blocks[real], expected[real], atol=1e-5, rtol=0)
 
 
@@ -142,119 +150,118 @@ def test_padding_on_either_side_gives_the_same_scores(name, context, cross):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("name", ["sinpos", "relpos", "rope_cross", "t5"])
+def test_blocks_of_padding_only_change_nothing(name, left, monkeypatch):
+    model = build_document_model(name, 1)
+    source, previous, _ = make_inputs(make_documents()[:1])
+    expected = compute_scores(model, source, previous)
+    monkeypatch.setattr(windows, "MAX_LENGTH", 4)
+    monkeypatch.setattr(windows, "BLOCK", 5)
+    width = 13
+    widen = (width, 0) if left else (0, width)
+    wide = [torch.nn.functional.pad(x, widen, value=PAD) for x in (source, previous)]
+    found = compute_scores(model, *wide)
+    found = found[:, width:] if left else found[:, :-width]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 def test_blocks_are_narrow_in_batches_of_unequal_documents(left, causal):
     # Sentences of 25 tokens: 256 queries and the sentences around them have at most 331 keys.
     tokens = pad([join([[5] * 24] * n) for n in (160, 40)], left)
-    padding = tokens == PAD
-    numbers = find_sentences(tokens, SEP, number_tokens(padding)).numbers
-    window = windows.Window(numbers, numbers, 1, causal=causal, padding=padding)
-    blocks = window.build_mask(padding)
+    layout = find_layout(tokens, PAD, SEP)
+    sentence, padding = layout.sentence, layout.padding
+    mask = windows.WindowMask(windows.Window(1), sentence, sentence, padding, padding, causal)
+    blocks = mask.build_blocks()
     assert len(blocks) == 16
     assert max(block.mask.size(-1) for block in blocks) <= 331
     visible = torch.zeros(2, 4000, 4000, dtype=torch.bool)
     for block in blocks:
         visible[:, block.queries, block.keys] = block.mask[:, 0]
-    expected = windows.find_visible(numbers, numbers, 1, 0) & ~padding.unsqueeze(1)
+    distance = sentence.unsqueeze(2) - sentence.unsqueeze(1)
+    expected = (distance >= 0) & (distance <= 1) & ~padding.unsqueeze(1)
     expected = expected.tril() if causal else expected
     assert torch.equal(visible[~padding], expected[~padding])
 
 
+@pytest.mark.parametrize(("target", "reach"), [(1, 3), (0, 2)])
 @pytest.mark.parametrize("name", ["sinpos", "relpos", "rope_cross", "alibi", "fire", "floater"])
-def test_what_is_outside_of_the_windows_changes_nothing(name):
-    # With 2 layers on each side, N = 1 and M = 0, a sentence depends on 3 source sentences before
-    # it and on 2 target sentences.
-    model = build_document_model(name, 1)
-    sentences = [
-        pair for seed in range(4) for document in make_documents(seed) for pair in document
-    ]
-    others = [([11] * 9, [12] * 7), *sentences[1:]]
-    found = []
-    for document in (sentences[:6], others[:6]):
+def test_what_is_outside_of_the_windows_changes_nothing(name, target, reach):
+    # With 2 layers on each side, N = 1 and M = 0, a sentence depends on (2 - 1) N_t + 2 N earlier
+    # source sentences and on 2 N_t target sentences.
+    model = build_document_model(name, 1, target=target)
+    pairs = [make_documents(seed) for seed in range(4)]
+    sentences = list(itertools.chain.from_iterable(itertools.chain.from_iterable(pairs)))[:6]
+    other = [11] * 9, [12] * 7
+    found = {}
+    for changed in (None, 5 - reach - 1, 5 - reach):
+        document = [other if i == changed else pair for i, pair in enumerate(sentences)]
         source, previous, _ = make_inputs([document])
-        found.append(compute_scores(model, source, previous)[0, -len(document[-1][1]) :])
+        found[changed] = compute_scores(model, source, previous)[0, -len(document[-1][1]) :]
+    torch.testing.assert_close(found[5 - reach - 1], found[None], atol=1e-5, rtol=0)
+    assert not torch.allclose(found[5 - reach], found[None], atol=1e-4)
+
+
+def test_without_target_context_earlier_translations_are_not_seen():
+    model = build_document_model("rope_cross", 1, target=0)
+    (document,) = make_documents()[:1]
+    other = [(document[0][0], [12] * 7), *document[1:]]
+    found = []
+    for pairs in (document, other):
+        source, previous, _ = make_inputs([pairs])
+        found.append(compute_scores(model, source, previous)[0, -len(pairs[-1][1]) :])
     torch.testing.assert_close(*found, atol=1e-5, rtol=0)
-    changed = [*sentences[:4], ([11] * 9, [12] * 7), sentences[5]]
-    source, previous, _ = make_inputs([changed])
-    other = compute_scores(model, source, previous)[0, -len(changed[-1][1]) :]
-    assert not torch.allclose(found[0], other, atol=1e-4)
 
 
-@pytest.mark.parametrize(("context", "cross"), WINDOWS)
-@pytest.mark.parametrize("name", ["cape", "relpos", "rope_cross", "t5", "floater-rope_cross"])
-def test_committed_search_scores_as_the_parallel_pass(name, context, cross):
-    model = build_document_model(name, context, cross)
-    documents = make_documents()
-    source, _, _ = make_inputs(documents, left=True)
-    sample = {"net_input": {"src_tokens": source, "src_lengths": None}}
-    dictionary = SmallTask().target_dictionary
-    generator = DocumentGenerator([model], dictionary, beam_size=3, max_len_b=8)
-    for document, (found,) in zip(documents, generator.generate([model], sample), strict=True):
-        tokens = found["tokens"]
-        assert (tokens == SEP).sum() == len(document) - 1
-        assert tokens[-1] == EOS
-        previous = torch.cat([torch.tensor([EOS]), tokens[:-1]]).unsqueeze(0)
-        scores = compute_scores(model, torch.tensor([join([s for s, _ in document])]), previous)
-        expected = scores[0].gather(1, tokens.unsqueeze(1)).squeeze(1)
-        torch.testing.assert_close(found["positional_scores"], expected, atol=1e-5, rtol=0)
+@pytest.mark.parametrize("name", ["t5", "kerple", "fire", "floater", "relpos"])
+@pytest.mark.parametrize("context", [None, 1])
+def test_checkpointed_activations_give_the_same_gradients(name, context):
+    source, previous, target = make_inputs(make_documents())
+    if context is None:
+        source, previous = (x.masked_fill(x == SEP, 5) for x in (source, previous))
+    labels = pad(target).masked_fill(pad(target) == SEP, EOS)
+    found = []
+    for checkpointed in (False, True):
+        model = build(name, sentence_context=context, checkpoint_activations=checkpointed).train()
+        scores = model(source, None, previous)[0]
+        loss = torch.nn.functional.cross_entropy(
+            scores.flatten(0, 1), labels.flatten(), ignore_index=PAD
+        )
+        loss.backward()
+        found.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, atol=1e-6, rtol=1e-4)
 
 
-def test_without_context_committed_search_is_the_search_of_each_sentence():
-    model, documents = build_document_model("rope_cross", 0), make_documents()
-    source, _, _ = make_inputs(documents)
-    sample = {"net_input": {"src_tokens": source, "src_lengths": None}}
-    dictionary = SmallTask().target_dictionary
-    found = DocumentGenerator([model], dictionary, beam_size=3, max_len_b=8).generate(
-        [model], sample
-    )
-    alone = SequenceGenerator([model], dictionary, beam_size=3, max_len_b=8,
-                              tokens_to_suppress=("<s>",))  # fmt: skip
-    for document, (hypothesis,) in zip(documents, found, strict=True):
-        expected = []
-        for words, _ in document:
-            sample = {"net_input": {"src_tokens": torch.tensor([[*words, EOS]])}}
-            expected.append(alone.generate([model], sample)[0][0]["tokens"].tolist()[:-1])
-        assert hypothesis["tokens"].tolist() == join(expected)
+def test_floater_counts_the_lengths_of_sentences():
+    model = build_document_model("floater", 1).train()
+    source, previous, _ = make_inputs(make_documents(), left=True)
+    model(source, None, previous)
+    encoder, decoder = model.encoder.positions, model.decoder.positions
+    assert encoder.length_counts[0].nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
+    assert encoder.length_counts[0].sum() == 5
+    assert torch.equal(decoder.length_counts[1], encoder.length_counts[0])
+    assert decoder.length_counts[0].nonzero().flatten().tolist() == [4, 5, 6, 7, 9]
 
 
-@pytest.mark.parametrize("factor", [30, 0])  # sentences of a word or two, or endless ones
-def test_joint_search_has_as_many_separators_as_the_source(factor):
-    model = build_document_model("rope_cross", 1)
-    with torch.no_grad():
-        for token in (SEP, EOS):
-            model.decoder.output_projection.weight[token] *= factor
-    documents = make_documents()
-    source, _, _ = make_inputs(documents)
-    generator = DocumentGenerator([model], SmallTask().target_dictionary, beam_size=3,
-                                  document_search="joint", max_len_a=2)  # fmt: skip
-    lengths = (source != PAD).sum(1)
-    sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
-    for document, hypotheses in zip(documents, generator.generate([model], sample), strict=True):
-        for found in hypotheses:
-            text = found["tokens"].tolist()
-            assert text.count(SEP) == len(document) - 1
-            assert all(
-                {a, b}.isdisjoint((SEP, EOS)) or {a, b} - {SEP, EOS} for a, b in pairwise(text)
-            )
-
-
-@pytest.mark.parametrize("name", ["sinpos", "cape", "shape", "rope_cross", "stock"])
-def test_a_sentence_model_becomes_a_document_model(name):
+@pytest.mark.parametrize("name", ["sinpos", "shape", "rope_cross", "stock"])
+def test_a_sentence_model_becomes_a_document_model_without_training(name):
     parent = build_stock() if name == "stock" else build(name, share_all_embeddings=True)
-    state = parent.state_dict()
     encoding = "sinpos" if name == "stock" else name
-    model = build(encoding, seed=2, share_all_embeddings=True, sentence_context=1)
-    state = {key: value.clone() for key, value in state.items()}
-    model.upgrade_state_dict(state)
-    model.load_state_dict(state)
-    for weight in (model.encoder.embed_tokens.weight, model.decoder.output_projection.weight):
-        assert torch.equal(weight[SEP], weight[EOS])
-    source, target = torch.tensor([[5, 6, 7, EOS]]), torch.tensor([[EOS, 9, 10]])
-    if name != "cape":  # whose sentence model has a source BOS
-        expected = parent(source, None, target)[0]
-        found = model(source, None, target)[0]
-        torch.testing.assert_close(found[..., 3:], expected[..., 3:], atol=1e-5, rtol=1e-5)
+    model = build(encoding, seed=2, share_all_embeddings=True, sentence_context=0)
+    model.load_state_dict(parent.state_dict(), strict=True)
+    source, previous, _ = make_inputs(make_documents())
+    scores = compute_scores(model, source, previous)
+    for row, document in zip(scores, make_documents(), strict=True):
+        alone = [
+            compute_scores(parent, torch.tensor([[*s, EOS]]), torch.tensor([[EOS, *t]]))[0]
+            for s, t in document
+        ]
+        expected = torch.cat(alone)
+        torch.testing.assert_close(row[: len(expected)], expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -263,9 +270,49 @@ def test_a_sentence_model_becomes_a_document_model(name):
         {"source_bos": "on"},
         {"position_augmentation": "randpos"},
         {"sentence_context": None, "sentence_cross_context": 1},
+        {"sentence_context": None, "target_context": 1},
         {"sentence_context": -1},
     ],
 )
 def test_options_that_do_not_fit_are_rejected(options):
     with pytest.raises(ValueError, match="sentence"):
         build("sinpos", **{"sentence_context": 1, **options})
+
+
+def test_target_context_is_at_most_the_sentence_context():
+    from argparse import Namespace
+
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    configure = ARCH_CONFIG_REGISTRY["sinpos_transformer_tiny"]
+    with pytest.raises(ValueError, match="target-context"):
+        configure(Namespace(sentence_context=1, target_context=2))
+    args = Namespace(sentence_context=3)
+    configure(args)
+    assert args.target_context == 3
+    args.sentence_context = 0  # by --model-overrides
+    configure(args)
+    assert build("sinpos", **vars(args)).decoder.window.before == 0
+
+
+def test_fairseqs_generator_rejects_a_document():
+    model = build_document_model("rope_cross", 1)
+    source, previous, _ = make_inputs(make_documents())
+    generator = SequenceGenerator([model], SmallTask().target_dictionary)
+    with pytest.raises(ValueError, match="--task stacked_translation"):
+        generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": None}})
+    sentence = {"net_input": {"src_tokens": torch.tensor([[5, 6, EOS]]), "src_lengths": None}}
+    assert generator.generate([model], sentence)[0][0]["tokens"][-1] == EOS
+    assert compute_scores(model, source, previous).isfinite().all()
+
+
+def test_an_adaptive_softmax_trains_documents():
+    options = {"adaptive_softmax_cutoff": "20,40", "share_all_embeddings": False}
+    model = build_document_model("sinpos", 1, **options)
+    source, previous, target = make_inputs(make_documents())
+    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": previous}
+    labels = pad(target)
+    sample = {"net_input": net_input, "target": labels, "ntokens": int((labels != PAD).sum())}
+    found = AdaptiveLoss(SmallTask(), False)(model, sample)[0]
+    sample["target"] = labels.masked_fill(labels == SEP, EOS)
+    torch.testing.assert_close(found, AdaptiveLoss(SmallTask(), False)(model, sample)[0])

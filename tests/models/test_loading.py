@@ -37,7 +37,7 @@ class TestWarmStart:
         parent, model = build(source), build(target, seed=2)
         load(model, parent)
         shared = [
-            n for n, _ in parent.named_parameters() if ".positions." not in n and "attend" not in n
+            n for n, _ in parent.named_parameters() if ".positions." not in n and "kernel" not in n
         ]
         for name in shared:
             assert torch.equal(model.state_dict()[name], parent.state_dict()[name]), name
@@ -151,7 +151,7 @@ class TestSourceScale:
     def test_the_checkpoints_number_wins_over_a_counted_one(self, caplog):
         model = load(self.with_scale(1.1), self.with_scale(1.2))
         assert float(model.encoder.source_scale) == pytest.approx(1.2)
-        assert sum("1.2" in r.getMessage() for r in caplog.records) == 1
+        assert not any("scale" in r.getMessage() for r in caplog.records)  # nothing changed
 
     def test_a_given_number_wins_over_the_checkpoints(self, caplog):
         model = load(build("cape", source_scale="1.5"), self.with_scale(1.2))
@@ -170,7 +170,7 @@ class TestSourceScale:
 
     def test_half_precision_keeps_it(self):
         model = build("sinpos", source_scale="1.0337").half()
-        assert float(model.encoder.source_scale) == 1.0337
+        assert float(model.encoder.source_scale) == pytest.approx(1.0337)
         assert model.encoder.scale_positions(torch.tensor([1000.0])) == pytest.approx(1033.7)
 
 
@@ -199,7 +199,7 @@ class TestOptions:
 
     def test_base_encoding_of_floater_has_its_options(self):
         model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)
-        assert model.encoder.positions.base.cfg.cape_global_shift == 2.0
+        assert model.encoder.positions.base_encoding.cfg.cape_global_shift == 2.0
         assert model.cfg.source_bos == "on"
 
     @pytest.mark.parametrize("name", ENCODINGS)

@@ -48,7 +48,7 @@ def test_noise_covers_the_source_bos():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_only_training_is_random(system):
     model = build(system)
-    is_random = model.encoder.positions.samples_noise
+    is_random = model.encoder.augmentation.samples_noise
 
     def scores():
         with torch.no_grad():
@@ -62,7 +62,7 @@ def test_only_training_is_random(system):
 def test_cross_attention_of_rope_cross_ignores_a_common_shift():
     """Rotations see differences, so that a shift of both sides changes nothing."""
     model = build("floater-rope_cross")
-    positions = model.encoder.positions.base
+    positions = model.encoder.positions.base_encoding
     with torch.no_grad():
         before = model(SOURCE, None, TARGET)[0]
         for side in (model.encoder, model.decoder):

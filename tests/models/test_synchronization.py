@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from tests.models.test_documents import NAMES, build_document_model, make_documents, make_inputs
+from tests.documents.support import NAMES, build_document_model, make_documents, make_inputs
 from tests.support import SYSTEMS, build, make_batch
 
 

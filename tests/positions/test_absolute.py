@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import numpy as np
 import pytest
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 
-from cape_fairseq.positions.base import number_tokens
-from cape_fairseq.positions.randpos import randomize
-from cape_fairseq.positions.sinusoidal import Sinusoidal, sinusoid
+from cape_fairseq.positions.layout import count_tokens
+from cape_fairseq.positions.randpos import RandomPositions
+from cape_fairseq.positions.shape import ShapeNoise
+from cape_fairseq.positions.sinusoidal import sinusoid
 from tests.support import PAD, build_encoding, make_batch
 
 LENGTHS = [7, 4, 1]
@@ -35,7 +38,7 @@ def test_unaugmented_embedding_equals_fairseqs(name, left):
     tokens = make_batch(LENGTHS, left)
     encoding = build_encoding(name)
     mask = tokens.eq(PAD)
-    (ours,) = encoding.embed(encoding.augment(number_tokens(mask), mask))
+    (ours,) = encoding.embed(encoding.augment(count_tokens(mask), mask))
     theirs = SinusoidalPositionalEmbedding(16, PAD, 50)(tokens)
     difference = (ours - theirs)[~mask].abs().max()
     assert difference < 1e-6
@@ -44,7 +47,7 @@ def test_unaugmented_embedding_equals_fairseqs(name, left):
 def test_numbers_count_real_tokens_on_either_side():
     for left in (False, True):
         mask = make_batch([4, 2], left).eq(PAD)
-        numbers = number_tokens(mask).expand(2, -1)
+        numbers = count_tokens(mask).expand(2, -1)
         assert numbers[0].tolist() == [0, 1, 2, 3]
         assert numbers[1][~mask[1]].tolist() == [0, 1]
 
@@ -86,7 +89,7 @@ def test_cape_equals_the_papers_equations(left, mean):
     encoding = build_encoding("cape", cape_mean_normalize=mean, cape_global_scale=1.5)
     mask = make_batch(LENGTHS, left).eq(PAD)
     noise, _ = encoding.sample(3, 7, 5, torch.Generator().manual_seed(1))
-    positions = number_tokens(mask).expand(3, -1) * 1.1
+    positions = count_tokens(mask).expand(3, -1) * 1.1
     summary = encoding.summarize(positions, mask)
     ours = encoding.augment(positions, mask, noise, summary)
     shift, local, scale = (x.numpy() for x in noise)
@@ -127,13 +130,12 @@ def test_shape_shifts_are_integers_from_0_to_k_on_each_side():
     assert sorted(source.unique().tolist()) == [0, 1, 2, 3]
     assert 0.2 < (source == target).float().mean() < 0.3  # independent: 1/4
     mask = torch.zeros(2000, 5, dtype=torch.bool)
-    moved = encoding.augment(number_tokens(mask), mask, (source,))
+    moved = encoding.augment(count_tokens(mask), mask, ShapeNoise(source))
     assert torch.equal(moved, torch.arange(5.0) + source)
 
 
 class TestRandpos:
-    encoding = build_encoding("sinpos", randpos_range=20)
-    encoding.__class__ = randomize(Sinusoidal)
+    encoding = RandomPositions(Namespace(randpos_range=20))
 
     @pytest.mark.parametrize("left", [False, True])
     def test_positions_are_sorted_distinct_and_cover_the_range(self, left):
@@ -141,7 +143,7 @@ class TestRandpos:
         seen = [[] for _ in LENGTHS]
         for seed in range(300):
             (noise, _) = self.encoding.sample(3, 7, 7, torch.Generator().manual_seed(seed))
-            moved = self.encoding.augment(number_tokens(mask), mask, noise)
+            moved = self.encoding.augment(count_tokens(mask), mask, noise)
             for row, real, values in zip(moved, ~mask, seen, strict=True):
                 assert (row[real].diff() > 0).all()
                 values.extend(row[real].tolist())
@@ -151,13 +153,13 @@ class TestRandpos:
 
     def test_evaluation_spaces_tokens_by_the_source_length(self):
         mask = torch.zeros(1, 4, dtype=torch.bool)
-        moved = self.encoding.augment(number_tokens(mask), mask, None, torch.tensor([[4.0]]))
+        moved = self.encoding.augment(count_tokens(mask), mask, None, torch.tensor([[4.0]]))
         assert moved.tolist() == [[0, 2, 4, 6]]  # floor(i * 20 / 10)
-        moved = self.encoding.augment(number_tokens(mask), mask, None, torch.tensor([[30.0]]))
+        moved = self.encoding.augment(count_tokens(mask), mask, None, torch.tensor([[30.0]]))
         assert moved.tolist() == [[0, 1, 2, 3]]
 
     def test_longer_sentences_are_rejected(self):
         mask = torch.zeros(1, 21, dtype=torch.bool)
         noise, _ = self.encoding.sample(1, 21, 21, torch.Generator())
         with pytest.raises(ValueError, match="21"):
-            self.encoding.augment(number_tokens(mask), mask, noise)
+            self.encoding.augment(count_tokens(mask), mask, noise)

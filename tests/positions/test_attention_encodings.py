@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from cape_fairseq.modules.dot_product import DotProductAttention, build_mask, rotate
+from cape_fairseq.modules.kernels import DotProduct, rotate
+from cape_fairseq.modules.masks import build_mask
 from cape_fairseq.positions.alibi import compute_slopes
 from cape_fairseq.positions.relative import RelativeAttention
 from cape_fairseq.positions.rope import compute_rotation
@@ -60,7 +61,7 @@ def test_relative_attention_and_its_gradients(queries, max_distance, values):
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_with_weights_equals_the_fused_kernel(causal):
     q, k, v = (random(2, 3, 5, 4, seed=s) for s in range(3))
-    attend = DotProductAttention()
+    attend = DotProduct()
     fused, none = attend(q, k, v, causal=causal)
     spelled, weights = attend(q, k, v, causal=causal, need_weights=True)
     torch.testing.assert_close(fused, spelled)

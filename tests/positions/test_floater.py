@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from cape_fairseq.positions.floater_dynamics import FIXED_STEP, SOLVERS
-from tests.support import build_encoding
+from cape_fairseq.positions.layout import find_layout
+from tests.support import PAD, build_encoding
 
 STEP = 0.1
 ADAPTIVE = [solver for solver in SOLVERS if solver not in FIXED_STEP]
@@ -144,8 +145,8 @@ def test_a_new_model_has_zero_biases_at_any_length(base, kind):
     encoding = build_encoding("floater", "decoder", floater_base_encoding=base,
                               floater_dynamics=kind, **CAPE).eval()  # fmt: skip
     rows = numbers(3000)
-    for layer in encoding.attention_biases(rows, rows):
-        for bias in layer.values():
+    for layer in encoding.attention_biases(rows, rows, 3000):
+        for bias in (*layer.self_attention, *layer.cross_attention):
             assert bias.shape == (3000, 1, 16)
             assert bias.abs().max() < 1e-6
 
@@ -159,21 +160,21 @@ CAPE = {
 
 
 def train_lengths(encoding, source: list[int], target: list[int]) -> None:
-    masks = [
-        torch.arange(max(lengths))[None] >= torch.tensor(lengths)[:, None]
+    layouts = [
+        find_layout(torch.tensor([[5] * n + [PAD] * (max(lengths) - n) for n in lengths]), PAD)
         for lengths in (target, source)
     ]
-    encoding.count_lengths(*masks)
+    encoding.count_lengths(*layouts)
 
 
 def test_vectors_beyond_the_lengths_of_training_are_held():
     encoding = moving("decoder")
     exact = encoding.integrate(60)
     train_lengths(encoding, source=[4] * 999 + [20], target=[9] * 999 + [20])
-    held = encoding.eval().solve(numbers(60))
+    held = encoding.eval().solve(60)
     names = encoding.names * 2
     for number, name in enumerate(names):
-        last = 3 if name in ("cross_key_bias", "cross_value_bias") else 8  # 99.9 % of the lengths
+        last = 3 if name in ("cross_key", "cross_value") else 8  # 99.9 % of the lengths
         torch.testing.assert_close(held[: last + 1, number], exact[: last + 1, number])
         assert (held[last:60, number] == held[last, number]).all()
 
@@ -181,24 +182,24 @@ def test_vectors_beyond_the_lengths_of_training_are_held():
 def test_published_floater_extrapolates():
     encoding = moving("decoder", floater_beyond="continue")
     train_lengths(encoding, source=[4] * 10, target=[9] * 10)
-    torch.testing.assert_close(encoding.eval().solve(numbers(60))[:60], encoding.integrate(60))
+    torch.testing.assert_close(encoding.eval().solve(60)[:60], encoding.integrate(60))
 
 
 def test_evaluation_solves_once_until_the_model_is_trained_again():
     encoding = moving().eval()
-    first = encoding.solve(numbers(10))
-    assert encoding.solve(numbers(100)) is first  # solved for 128 positions
+    first = encoding.solve(10)
+    assert encoding.solve(100) is first  # solved for 128 positions
     encoding.train()
-    assert encoding.solve(numbers(10)).requires_grad
+    assert encoding.solve(10).requires_grad
     encoding.eval()
     with torch.no_grad():
         encoding.initial.mul_(2)
-    assert not torch.equal(encoding.solve(numbers(10)), first)
+    assert not torch.equal(encoding.solve(10), first)
     state = {name: value.clone() for name, value in encoding.state_dict().items()}
-    before = encoding.solve(numbers(10))
+    before = encoding.solve(10)
     state["initial"] *= 2
     encoding.load_state_dict(state)
-    assert not torch.equal(encoding.solve(numbers(10)), before)
+    assert not torch.equal(encoding.solve(10), before)
 
 
 def test_refresh_reuses_vectors_between_solutions():
@@ -206,7 +207,7 @@ def test_refresh_reuses_vectors_between_solutions():
     solved = []
     for update in range(4):
         encoding.set_num_updates(update)
-        vectors = encoding.solve(numbers(10))
+        vectors = encoding.solve(10)
         vectors.sum().backward()
         solved.append(vectors.detach().clone())
         with torch.no_grad():
@@ -218,8 +219,8 @@ def test_refresh_reuses_vectors_between_solutions():
 
 def test_biases_follow_the_tokens_of_padded_rows():
     encoding = moving("decoder").eval()
-    vectors = encoding.solve(numbers(4))
+    vectors = encoding.solve(4)
     rows = torch.tensor([[-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
-    biases = encoding.attention_biases(rows, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
-    torch.testing.assert_close(biases[1]["query_bias"][:, 1], vectors[:3, 6])
-    torch.testing.assert_close(biases[0]["cross_value_bias"][1], vectors[torch.tensor([1, 0]), 5])
+    biases = encoding.attention_biases(rows, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), 4)
+    torch.testing.assert_close(biases[1].self_attention.query[:, 1], vectors[:3, 6])
+    torch.testing.assert_close(biases[0].cross_attention.value[1], vectors[torch.tensor([1, 0]), 5])

@@ -1,0 +1,1 @@
+"""Documents, sentence by sentence: the search, and its cache of earlier sentences."""

@@ -1,0 +1,245 @@
+"""Document-level decoding: fairseq's beam search, sentence by sentence.
+
+The search of a sentence is one of fairseq's generator, with the encoder's output inside its window.
+It ends with EOS; a separator is written between sentences. If the decoder sees earlier target
+sentences, the best hypothesis of each is fixed ("committed") before the next begins. Otherwise
+all sentences of all documents are searched side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from cape_fairseq.documents.batch import Documents
+from cape_fairseq.documents.cache import KEYS, SentenceCache, seed
+from cape_fairseq.models.decoder import SOURCE, EncoderOut
+from cape_fairseq.modules.windows import Window
+from cape_fairseq.positions.layout import Layout
+
+FIRST, LIMIT = "first_sentence", "max_target_length"  # entries of the encoder's output
+DEFAULT_MAX_TOKENS = 12_000  # fairseq-generate's
+
+Hypothesis = dict[str, Any]
+
+
+class DocumentEnsemble(EnsembleModel):
+    """Models that decode one sentence of each document."""
+
+    def __init__(self, models: list[nn.Module], dictionary: Dictionary) -> None:
+        super().__init__(models)
+        self.separator, self.eos = dictionary.bos(), dictionary.eos()
+        self.prepared: list[EncoderOut] | None = None  # encoder outputs of the next search
+
+    def encode(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
+        """Encode whole documents."""
+        tokens, lengths = net_input["src_tokens"], net_input.get("src_lengths")
+        return [model.encoder(tokens, lengths) for model in self.models]
+
+    def forward_encoder(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
+        return self.prepared
+
+    def forward_decoder(
+        self, tokens: Tensor, encoder_outs: list[EncoderOut], states: list[Any], *args: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """Score the next token of a sentence, which no separator follows but EOS, at its longest
+        length in any case."""
+        if tokens.size(1) == 1:
+            for model, out, state in zip(self.models, encoder_outs, states, strict=True):
+                if KEYS in out:
+                    seed(model.decoder, state, out)
+        scores, attention = super().forward_decoder(tokens, encoder_outs, states, *args)
+        scores[:, self.separator] = -math.inf
+        if LIMIT in encoder_outs[0]:
+            must_end = tokens.size(1) > encoder_outs[0][LIMIT][0]
+            is_other = torch.arange(scores.size(1), device=scores.device) != self.eos
+            scores.masked_fill_(must_end & is_other, -math.inf)
+        return scores, attention
+
+    def reorder_encoder_out(self, encoder_outs: list[EncoderOut], new_order: Tensor) -> Any:
+        """Reorder rows, unless hypotheses of one sentence only change places."""
+        if len(new_order) == encoder_outs[0]["encoder_padding_mask"][0].size(0):
+            return encoder_outs
+        return super().reorder_encoder_out(encoder_outs, new_order)
+
+
+class DocumentGenerator(SequenceGenerator):
+    """Beam search of documents; the other arguments are fairseq's.
+
+    Args:
+        max_tokens: source tokens of sentences that are searched side by side.
+    """
+
+    def __init__(
+        self,
+        models: list[nn.Module],
+        dictionary: Dictionary,
+        max_tokens: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(DocumentEnsemble(models, dictionary), dictionary, **kwargs)
+        self.max_tokens = max_tokens or DEFAULT_MAX_TOKENS
+        self.separator = dictionary.bos()
+
+    @property
+    def models(self) -> list[nn.Module]:
+        return self.model.models
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: Any,
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        constraints: Tensor | None = None,
+        **kwargs: Any,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each document: one where sentences see earlier translations,
+        otherwise the k-th of all sentences joined.
+
+        ``prefix_tokens`` are those of fairseq; a separator in them ends a sentence.
+
+        Raises:
+            ValueError: constraints and a document of several sentences.
+        """
+        encoder_outs = self.model.encode(sample["net_input"])
+        counts = Layout(*encoder_outs[0][SOURCE]).sentence.amax(1) + 1
+        if constraints is not None and int(counts.max()) > 1:
+            raise ValueError("constraints need sources of one sentence each; split the documents")
+        prefixes = self.cut_prefixes(prefix_tokens)
+        documents = Documents(encoder_outs, sample, counts, prefixes, constraints)
+        try:
+            if any(model.decoder.window.before > 0 for model in self.models):
+                found = self.search_in_order(documents, **kwargs)
+            else:
+                found = self.search_side_by_side(documents, **kwargs)
+        finally:
+            self.model.prepared = None
+        return [self.join_sentences(sentences) for sentences in found]
+
+    def search_in_order(self, documents: Documents, **kwargs: Any) -> list[list[list[Hypothesis]]]:
+        """Search the sentences of each document in order, after the best hypotheses of earlier
+        ones. Returns documents of sentences of one hypothesis."""
+        counts = documents.counts
+        rows = torch.arange(len(counts), device=counts.device)
+        found: list[list[list[Hypothesis]]] = [[] for _ in counts]
+        caches = [SentenceCache.start(model.decoder, len(rows)) for model in self.models]
+        for number in range(int(counts.max())):
+            is_unfinished = counts[rows] > number
+            rows = rows[is_unfinished]
+            caches = [cache.select(is_unfinished.nonzero().squeeze(1)) for cache in caches]
+            sentences = torch.full_like(rows, number)
+            hypotheses = self.search_sentences(documents, rows, sentences, caches, **kwargs)
+            best = [sentence[0] for sentence in hypotheses]
+            for row, hypothesis in zip(rows.tolist(), best, strict=True):
+                found[row].append([hypothesis])
+            if number + 1 < int(counts.max()):
+                caches = self.extend_caches(caches, best)
+        return found
+
+    def search_side_by_side(
+        self, documents: Documents, **kwargs: Any
+    ) -> list[list[list[Hypothesis]]]:
+        """Search all sentences of all documents, of similar length at a time."""
+        found: list[list[list[Hypothesis]]] = [[[] for _ in range(n)] for n in documents.counts]
+        for group in documents.group_sentences(self.max_tokens):
+            rows, sentences = group.unbind(1)
+            hypotheses = self.search_sentences(documents, rows, sentences, None, **kwargs)
+            for (row, number), sentence in zip(group.tolist(), hypotheses, strict=True):
+                found[row][number] = sentence
+        return found
+
+    def search_sentences(
+        self,
+        documents: Documents,
+        rows: Tensor,
+        sentences: Tensor,
+        caches: list[SentenceCache] | None,
+        **kwargs: Any,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of one sentence for each of these rows.
+
+        Args:
+            rows, sentences: numbers of documents and of their sentences, int64 [R].
+            caches: earlier target sentences, of each model.
+        """
+        own = documents.select_source(0, rows, sentences, Window(0))["encoder_padding_mask"][0]
+        lengths = (~own).sum(1, keepdim=True)
+        self.model.prepared = []
+        for number, model in enumerate(self.models):
+            out = documents.select_source(number, rows, sentences, model.decoder.cross_window)
+            out[FIRST] = [sentences.unsqueeze(1)]
+            if not self.match_source_len:
+                out[LIMIT] = [self.limit_lengths(lengths)]
+            if caches is not None:
+                out |= caches[number].list_entries()
+            self.model.prepared.append(out)
+        # Of these fairseq reads the shape and the lengths only.
+        net_input = {"src_tokens": own.long(), "src_lengths": lengths.squeeze(1)}
+        return self._generate(
+            {"net_input": net_input, "id": documents.ids[rows]},
+            prefix_tokens=documents.collect_prefixes(rows, sentences, self.pad),
+            constraints=documents.select_constraints(rows),
+            **kwargs,
+        )
+
+    def limit_lengths(self, lengths: Tensor) -> Tensor:
+        """Return the longest output for sources of these lengths, as fairseq does alone."""
+        limits = (self.max_len_a * lengths + self.max_len_b).long()
+        return limits.clamp(max=self.max_len - 1).clamp(min=self.min_len)
+
+    def extend_caches(
+        self, caches: list[SentenceCache], found: list[Hypothesis]
+    ) -> list[SentenceCache]:
+        """Add the sentences that were just found to the caches of all models."""
+        tokens = [hypothesis["tokens"][:-1] for hypothesis in found]
+        padded = pad_sequence(tokens, batch_first=True, padding_value=self.pad)
+        inputs = nn.functional.pad(padded, (1, 0), value=self.eos)
+        return [
+            cache.extend(model.decoder, out, inputs)
+            for cache, model, out in zip(caches, self.models, self.model.prepared, strict=True)
+        ]
+
+    def cut_prefixes(self, prefix_tokens: Tensor | None) -> list[list[list[int]]]:
+        """Cut the prefix of each document into those of its first sentences. A sentence that a
+        separator ends gets an EOS."""
+        prefixes = []
+        for row in [] if prefix_tokens is None else prefix_tokens.tolist():
+            sentences: list[list[int]] = [[]]
+            for token in row:
+                if token == self.separator:
+                    sentences[-1].append(self.eos)
+                    sentences.append([])
+                elif token != self.pad:
+                    sentences[-1].append(token)
+            prefixes.append(sentences)
+        return prefixes
+
+    def join_sentences(self, sentences: list[list[Hypothesis]]) -> list[Hypothesis]:
+        """Join the k-th hypotheses of a document's sentences, for each k that all of them have."""
+        return [self.join(list(parts)) for parts in zip(*sentences, strict=False)]
+
+    def join(self, parts: list[Hypothesis]) -> Hypothesis:
+        """Join hypotheses of consecutive sentences by separators."""
+        if len(parts) == 1:
+            return parts[0]
+        tokens = [part["tokens"].clone() for part in parts]
+        for ended in tokens[:-1]:
+            ended[-1] = self.separator
+        scores = torch.cat([part["positional_scores"] for part in parts])
+        score = scores.sum()
+        if self.normalize_scores:
+            score = score / len(scores) ** self.len_penalty
+        return {
+            "tokens": torch.cat(tokens),
+            "score": score,
+            "positional_scores": scores,
+            "attention": None,
+            "alignment": torch.empty(0),
+        }

@@ -1,0 +1,43 @@
+"""The plan of an attention: all that its layers are told besides queries and keys."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Block(NamedTuple):
+    """Consecutive queries, and the keys that any of them sees."""
+
+    queries: slice
+    keys: slice
+    mask: Tensor  # of both; see kernels.DotProduct
+    start: int  # number of the block's keys before that of its first query
+
+
+class AttentionBiases(NamedTuple):
+    """Biases of one layer, [T or S, B or 1, C] each, added after the projections."""
+
+    query: Tensor | None = None
+    key: Tensor | None = None
+    value: Tensor | None = None
+
+
+NO_BIASES = AttentionBiases()
+
+
+class AttentionPlan(NamedTuple):
+    """The plan of self-attention or cross-attention, equal in all layers but for the biases."""
+
+    mask: Tensor | None = None  # broadcastable to [B, H, T, S]; see kernels.DotProduct
+    blocks: list[Block] | None = None  # instead of the mask
+    causal: bool = False  # without a mask, later keys are hidden in the parallel pass
+    query_rotation: Tensor | None = None  # complex [B or 1, 1, T, D / 2]
+    key_rotation: Tensor | None = None  # complex [B or 1, 1, S, D / 2], for keys computed now
+    biases: Sequence[AttentionBiases] = ()  # of each layer; layers beyond the end have none
+    earlier_keys: int | None = None  # keys of earlier steps that are still needed (None: all)
+    need_weights: bool = False  # also return the attention weights
+
+    def find_biases(self, layer: int) -> AttentionBiases:
+        """Return the biases of a layer."""
+        return self.biases[layer] if layer < len(self.biases) else NO_BIASES

@@ -1,0 +1,127 @@
+"""Preemption: on SIGTERM save a checkpoint and exit with status 143.
+
+fairseq dies of SIGTERM, with which clusters preempt jobs, and loses all updates since the last
+checkpoint. (Processes that read data die, too: give ``--num-workers 0`` on a cluster.)
+"""
+
+import copy
+import functools
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.trainer import Trainer
+from omegaconf import OmegaConf, open_dict
+from torch import distributed
+from torch.multiprocessing import ProcessExitedException
+
+logger = logging.getLogger(__name__)
+
+TERMINATED = 128 + signal.SIGTERM
+
+is_signalled = threading.Event()  # this process has got SIGTERM
+
+
+def forward_signal(call_main: Callable) -> Callable:
+    """Wrap fairseq's function that starts a process for each GPU; a training passes SIGTERM on."""
+
+    def request(signum: int, frame: Any) -> None:
+        is_signalled.set()
+        for process in multiprocessing.active_children():
+            process.terminate()
+
+    @functools.wraps(call_main)
+    def wrapped(cfg: Any, main: Callable, **kwargs: Any) -> Any:
+        distributed_cfg = cfg.distributed_training
+        spawns = not distributed_cfg.distributed_no_spawn
+        is_training = hasattr(sys.modules.get(main.__module__), "validate_and_save")
+        if not (is_training and spawns and distributed_cfg.distributed_world_size > 1):
+            return call_main(cfg, main, **kwargs)
+        signal.signal(signal.SIGTERM, request)
+        try:
+            return call_main(cfg, main, **kwargs)
+        except ProcessExitedException:
+            if not is_signalled.is_set():
+                raise
+            sys.exit(TERMINATED)
+
+    return wrapped
+
+
+def listen(train: Callable) -> Callable:
+    """Wrap fairseq's function that trains an epoch. Before the first one SIGTERM ends a process as
+    usual, and so it does where Python allows no handlers, outside of the main thread."""
+
+    def request(signum: int, frame: Any) -> None:
+        is_signalled.set()
+        logger.warning("SIGTERM: training ends after this update")
+
+    @functools.wraps(train)
+    def wrapped(*args: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, request)
+        return train(*args)
+
+    return wrapped
+
+
+def stop(validate_and_save: Callable) -> Callable:
+    """Wrap fairseq's function that is called after every update."""
+
+    @functools.wraps(validate_and_save)
+    def wrapped(cfg: Any, trainer: Trainer, task: Any, epoch_itr: Any, *args: Any) -> Any:
+        result = validate_and_save(cfg, trainer, task, epoch_itr, *args)
+        should_stop = result[1]
+        if not should_stop and is_any_signalled(trainer.device):
+            save_last(cfg.checkpoint, trainer, epoch_itr)
+            if distributed.is_initialized():
+                distributed.barrier()  # the first that exits ends the others
+            logger.info("stopped by SIGTERM after %d updates", trainer.get_num_updates())
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(TERMINATED)  # threads that read ahead would abort a normal exit
+        return result
+
+    return wrapped
+
+
+def save_last(cfg: Any, trainer: Trainer, epoch_itr: Any) -> None:
+    """Save checkpoint_last.pt, from which the next run resumes, whatever the options say."""
+    if cfg.no_save:
+        logger.warning("SIGTERM: nothing is saved, because of --no-save")
+    cfg = copy.deepcopy(cfg)
+    if OmegaConf.is_config(cfg):
+        with open_dict(cfg):
+            cfg.no_last_checkpoints = False
+    else:
+        cfg.no_last_checkpoints = False
+    checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
+
+
+def is_any_signalled(device: torch.device) -> bool:
+    """Return whether any process was signalled."""
+    if not (distributed.is_initialized() and distributed.get_world_size() > 1):
+        return is_signalled.is_set()
+    flag = torch.tensor(float(is_signalled.is_set()), device=device)
+    distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+    return bool(flag)
+
+
+def install() -> None:
+    """Wrap fairseq's functions, once, wherever fairseq-train runs."""
+    if hasattr(distributed_utils.call_main, "__wrapped__"):
+        return
+    distributed_utils.call_main = forward_signal(distributed_utils.call_main)
+    for name in ("fairseq_cli.train", "__main__", "__mp_main__"):
+        module = sys.modules.get(name)
+        if hasattr(module, "validate_and_save"):
+            module.validate_and_save = stop(module.validate_and_save)
+            module.train = listen(module.train)

@@ -1,0 +1,163 @@
+"""The search of documents, against searches of their sentences and the parallel pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq import search
+from fairseq.sequence_generator import SequenceGenerator
+
+from cape_fairseq.documents.search import DocumentGenerator
+from tests.documents.support import (
+    SEP,
+    build_document_model,
+    compute_scores,
+    join,
+    make_documents,
+    make_inputs,
+)
+from tests.support import EOS, PAD, SmallTask, build
+
+DICTIONARY = SmallTask().target_dictionary
+# Sentence context, target context, cross context.
+CONTEXTS = [(0, 0, 0), (1, 1, 0), (2, 1, 0), (2, 0, 0), (1, 1, 1), (1, 0, 1)]
+
+
+def make_generator(models, **options):
+    return DocumentGenerator(models, DICTIONARY, **{"beam_size": 3, "max_len_b": 8, **options})
+
+
+def make_sample(documents, **more):
+    source, _, _ = make_inputs(documents, left=True)
+    net_input = {"src_tokens": source, "src_lengths": (source != PAD).sum(1)}
+    return {"net_input": net_input, **more}
+
+
+def generate(models, documents, **options):
+    return make_generator(models, **options).generate(models, make_sample(documents))
+
+
+def search_alone(model, words, **options):
+    """fairseq's hypotheses of a sentence."""
+    options = {"beam_size": 3, "max_len_b": 8, "tokens_to_suppress": ("<s>",), **options}
+    sample = {"net_input": {"src_tokens": torch.tensor([[*words, EOS]])}}
+    return SequenceGenerator([model], DICTIONARY, **options).generate([model], sample)[0]
+
+
+@pytest.mark.parametrize(("context", "target", "cross"), CONTEXTS)
+@pytest.mark.parametrize("name", ["cape", "relpos", "rope_cross", "t5", "floater-rope_cross"])
+def test_search_scores_as_the_parallel_pass(name, context, target, cross):
+    model = build_document_model(name, context, cross, target)
+    documents = make_documents()
+    for document, hypotheses in zip(documents, generate([model], documents), strict=True):
+        for found in hypotheses:
+            tokens = found["tokens"]
+            assert (tokens == SEP).sum() == len(document) - 1
+            assert tokens[-1] == EOS
+            previous = torch.cat([torch.tensor([EOS]), tokens[:-1]]).unsqueeze(0)
+            source = torch.tensor([join([s for s, _ in document])])
+            scores = compute_scores(model, source, previous)
+            labels = tokens.masked_fill(tokens == SEP, EOS).unsqueeze(1)
+            expected = scores[0].gather(1, labels).squeeze(1)
+            torch.testing.assert_close(found["positional_scores"], expected, atol=1e-5, rtol=0)
+        assert len(hypotheses) == (1 if target else 3)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_len_a": 0.5, "max_len_b": 1}])
+@pytest.mark.parametrize("max_tokens", [None, 10])
+def test_without_context_the_search_is_that_of_each_sentence(max_tokens, limits):
+    model, documents = build_document_model("rope_cross", 0), make_documents()
+    found = generate([model], documents, max_tokens=max_tokens, **limits)
+    for document, hypotheses in zip(documents, found, strict=True):
+        alone = [search_alone(model, words, **limits) for words, _ in document]
+        for k, hypothesis in enumerate(hypotheses):
+            expected = join([sentence[k]["tokens"].tolist()[:-1] for sentence in alone])
+            assert hypothesis["tokens"].tolist() == expected
+
+
+@pytest.mark.parametrize("options", [{"max_len_a": 0.5, "max_len_b": 1}, {"min_len": 4}])
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_batch_gives_what_each_document_gives_alone(target, options):
+    model, documents = build_document_model("rope_cross", 1, target=target), make_documents()
+    batch = generate([model], documents, **options)
+    for document, hypotheses in zip(documents, batch, strict=True):
+        (alone,) = generate([model], [document], **options)
+        for one, other in zip(hypotheses, alone, strict=True):
+            assert torch.equal(one["tokens"], other["tokens"])
+            torch.testing.assert_close(one["score"], other["score"], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["sinpos", "rope_cross"])
+def test_a_sentence_model_translates_documents_without_training(name):
+    parent = build(name)
+    model = build_document_model(name, 0, seed=2)
+    model.load_state_dict(parent.state_dict(), strict=True)
+    for document, hypotheses in zip(
+        make_documents(), generate([model], make_documents()), strict=True
+    ):
+        alone = [search_alone(parent, words)[0]["tokens"].tolist()[:-1] for words, _ in document]
+        assert hypotheses[0]["tokens"].tolist() == join(alone)
+
+
+@pytest.mark.parametrize("targets", [(0, 0), (1, 1), (0, 1)])
+def test_an_ensemble_averages_probabilities(targets):
+    models = [
+        build_document_model("rope_cross", 1, target=target, seed=seed)
+        for seed, target in enumerate(targets)
+    ]
+    documents = make_documents()
+    for document, hypotheses in zip(documents, generate(models, documents), strict=True):
+        tokens = hypotheses[0]["tokens"]
+        previous = torch.cat([torch.tensor([EOS]), tokens[:-1]]).unsqueeze(0)
+        source = torch.tensor([join([s for s, _ in document])])
+        scores = [compute_scores(model, source, previous).exp() for model in models]
+        labels = tokens.masked_fill(tokens == SEP, EOS).unsqueeze(1)
+        expected = (sum(scores) / 2).log()[0].gather(1, labels).squeeze(1)
+        torch.testing.assert_close(hypotheses[0]["positional_scores"], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_prefix_is_given_to_the_first_sentences(target):
+    model = build_document_model("rope_cross", 1, target=target)
+    prefix = torch.tensor([[20, 21, SEP, 22], [30, PAD, PAD, PAD]])
+    found = make_generator([model]).generate([model], make_sample(make_documents()), prefix)
+    assert found[0][0]["tokens"][:4].tolist() == [20, 21, SEP, 22]
+    assert found[1][0]["tokens"][0] == 30
+    counts = [(hypotheses[0]["tokens"] == SEP).sum().item() for hypotheses in found]
+    assert counts == [2, 1]
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_allowed_tokens_depend_on_the_sample_and_the_sentence(target):
+    """A function of ids and of the tokens of the current sentence, also when rows have finished."""
+    seen = set()
+
+    def allow(number, tokens):
+        seen.add(number)
+        assert SEP not in tokens.tolist()
+        return [EOS] if len(tokens) > 2 else [40 + number]
+
+    model = build_document_model("rope_cross", 1, target=target)
+    strategy = search.PrefixConstrainedBeamSearch(DICTIONARY, allow)  # other beams would be void
+    documents = make_documents()[::-1]  # the first document ends first
+    sample = make_sample(documents, id=torch.tensor([7, 4]))
+    found = make_generator([model], beam_size=1, search_strategy=strategy).generate([model], sample)
+    assert seen == {7, 4}
+    assert found[0][0]["tokens"].tolist() == join([[47, 47]] * 2)
+    assert found[1][0]["tokens"].tolist() == join([[44, 44]] * 3)
+
+
+def test_constraints_need_single_sentences():
+    model = build_document_model("rope_cross", 1, target=0)
+    constraints = torch.zeros(2, 2, dtype=torch.long)
+    with pytest.raises(ValueError, match="one sentence"):
+        make_generator([model]).generate([model], make_sample(make_documents()), None, constraints)
+
+
+def test_an_adaptive_softmax_searches_documents():
+    options = {"adaptive_softmax_cutoff": "20,40", "share_all_embeddings": False}
+    model = build_document_model("sinpos", 1, **options)
+    for document, (found,) in zip(
+        make_documents(), generate([model], make_documents()), strict=True
+    ):
+        assert (found["tokens"] == SEP).sum() == len(document) - 1
