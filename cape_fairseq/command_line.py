@@ -1,4 +1,4 @@
-"""Errors, arguments, files and tables of the command-line tools."""
+"""Arguments, errors, files and tables of the command-line tools."""
 
 import argparse
 import gzip
@@ -14,25 +14,24 @@ class UserError(ValueError):
     """An error in what the user gave; its message is one sentence for the command line."""
 
 
-def build_parser(
-    tool: str, description: str, examples: str, files: str = "", plot: str = "", json: str = ""
-) -> argparse.ArgumentParser:
-    """Create the parser of a tool, with examples below its options.
-
-    ``files``, ``plot`` and ``json`` are the help texts of NAME=FILE arguments, --plot and --json.
-    """
-    parser = argparse.ArgumentParser(
+def build_parser(tool: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Create the parser of a tool, with examples below its options."""
+    return argparse.ArgumentParser(
         prog=f"cape-fairseq {tool}",
         description=description,
         epilog=f"examples:\n{examples.strip(chr(10))}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    if files:
-        parser.add_argument("files", nargs="+", metavar="NAME=FILE[,FILE...]", help=files)
-    for name, help in (("--plot", plot), ("--json", json)):
-        if help:
-            parser.add_argument(name, type=Path, metavar="FILE", help=help)
-    return parser
+
+
+def add_files(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add the arguments NAME=FILE[,FILE...]."""
+    parser.add_argument("files", nargs="+", metavar="NAME=FILE[,FILE...]", help=help)
+
+
+def add_output(parser: argparse.ArgumentParser, option: str, help: str) -> None:
+    """Add ``--plot`` or ``--json``, a file to write."""
+    parser.add_argument(option, type=Path, metavar="FILE", help=help)
 
 
 def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:

@@ -104,8 +104,8 @@ def save_every_interval(save_checkpoint: Callable) -> Callable:
         if is_due and epoch_itr.end_of_epoch() and is_saver:
             name = f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
             state = {"train_iterator": epoch_itr.state_dict(), "val_loss": val_loss}
-            if hasattr(save_checkpoint, "best"):
-                state["best"] = save_checkpoint.best
+            if hasattr(wrapped, "best"):  # fairseq sets it on the function that it finds
+                state["best"] = wrapped.best
             trainer.save_checkpoint(os.path.join(cfg.save_dir, name), state)
         return result
 

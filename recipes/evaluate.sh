@@ -1,25 +1,32 @@
 #!/usr/bin/env bash
 # Evaluate checkpoints on sentences and on stacks of at least STACK target tokens. OUT/report.md has the
-# tables and figures.
+# tables and figures. JUNCTION is that of the stacks (default: separator for checkpoints with
+# --sentence-context, else comma).
 #
-#   DATA=data-bin [OUT=runs/evaluation] [STACK=300] recipes/evaluate.sh [--dry-run] NAME=CHECKPOINT...
+#   DATA=data-bin [OUT=runs/evaluation] [STACK=300] [JUNCTION=comma] recipes/evaluate.sh [--dry-run] NAME=CHECKPOINT...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 [ -z "$DRY_RUN" ] || shift
 
 DATA=${DATA:?give the binarized data: DATA=data-bin recipes/evaluate.sh NAME=CHECKPOINT}
-OUT=${OUT:-runs/evaluation} STACK=${STACK:-300} JUNCTION=${JUNCTION:-comma}
+OUT=${OUT:-runs/evaluation} STACK=${STACK:-300}
 [ $# -gt 0 ] || { echo "evaluate: give checkpoints as NAME=CHECKPOINT" >&2; exit 2; }
 run mkdir -p "$OUT"
 limits=(--max-source-positions 100000 --max-target-positions 100000 --num-workers 0 --user-dir "$USER_DIR")
-joined=(--task stacked_translation --stack-junction "$JUNCTION" --max-len-a 2 --max-len-b 200)
-if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
-stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)
+
+find_junction() {  # the junction that a checkpoint needs
+    python -c 'import sys; from cape_fairseq.inference.checkpoints import find_junction; print(find_junction(sys.argv[1]))' "$1"
+}
 
 sentences=() stacked=() loss=() swaps=()
 for system in "$@"; do
     name=${system%%=*} path=${system#*=}
     one=$OUT/$name
+    junction=${JUNCTION:-comma}
+    if [ -z "${JUNCTION:-}" ] && [ -z "$DRY_RUN" ]; then junction=$(find_junction "$path"); fi
+    joined=(--task stacked_translation --stack-junction "$junction" --max-len-a 2 --max-len-b 200)
+    if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
+    stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)
     write "$one.sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 --remove-bpe
     write "$one.stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 --remove-bpe
     write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 --remove-bpe
@@ -33,7 +40,7 @@ text() { [ -n "$DRY_RUN" ] || printf '%s\n' "$@"; }
 report() {
     text "# Evaluation on $DATA" "" "## Sentences, by source length" ""
     run cape-fairseq bleu-by-length "${sentences[@]}" --plot "$OUT/bleu_by_length.png"
-    text "" "![BLEU by length](bleu_by_length.png)" "" "## Stacks of at least $STACK tokens, junction $JUNCTION" ""
+    text "" "![BLEU by length](bleu_by_length.png)" "" "## Stacks of at least $STACK tokens" ""
     run cape-fairseq compare "${stacked[@]}"
     text "" "## Loss by target position" ""
     run cape-fairseq position-loss "${loss[@]}" --plot "$OUT/loss_by_position.png"

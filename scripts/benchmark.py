@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions import label_smoothed_cross_entropy
 from fairseq.data import Dictionary
 from fairseq.models import build_model
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
@@ -33,7 +33,7 @@ from peers import PEERS, build_joey, build_marian, find_peers  # beside this fil
 from torch.nn import functional as F
 
 import cape_fairseq.models  # noqa: F401
-from cape_fairseq.criterions.chunked import ChunkedCriterion
+from cape_fairseq.criterions import chunked
 from cape_fairseq.documents.search import DocumentGenerator
 
 STEPS = "stock,sinpos,sinpos+chunked+dropout,cape,rope_cross,relpos,floater"
@@ -86,8 +86,8 @@ def make_loss(name: str, args: Namespace, batch: dict[str, Any]) -> tuple[Any, A
     options = {"fast_dropout": "dropout" in switches}
     options |= {"autocast": "bf16"} if "bf16" in switches else {}
     model = build(arch, args, **options)
-    cls = ChunkedCriterion if "chunked" in switches else LabelSmoothedCrossEntropyCriterion
-    criterion = cls(Task(args.words), False, 0.1)
+    module = chunked if "chunked" in switches else label_smoothed_cross_entropy
+    criterion = module.LabelSmoothedCrossEntropyCriterion(Task(args.words), False, 0.1)
     return model, lambda: criterion(model, batch)[0]
 
 
@@ -184,9 +184,12 @@ def run_documents(args: Namespace) -> None:
         print(json.dumps({"peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
+PARTS = {"step": run_step, "memory": run_memory, "decode": run_decode, "documents": run_documents}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("part", choices=("step", "memory", "decode", "documents"))
+    parser.add_argument("part", choices=PARTS)
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--words", type=int, default=4000, help="words of the dictionary")
     parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")])
@@ -195,4 +198,4 @@ if __name__ == "__main__":
     parser.add_argument("--peers", action="store_true", help="also other toolkits, see peers.py")
     arguments = parser.parse_args()
     torch.manual_seed(1)
-    globals()[f"run_{arguments.part}"](arguments)
+    PARTS[arguments.part](arguments)

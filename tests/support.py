@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
+import logging
 import os
+import signal
 import subprocess
 import sys
+import traceback
 from argparse import Namespace
 from pathlib import Path
 
 import torch
+from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fairseq.logging import metrics
 from fairseq.models import build_model
 
 import cape_fairseq.models
@@ -112,16 +120,62 @@ def run(*command, check: bool = True, gpu: bool = False, **options) -> subproces
     return result
 
 
-def fairseq(tool: str, *arguments, **options) -> str:
-    """Run fairseq-TOOL with the plugin; return what it printed."""
-    user_dir = [] if tool == "preprocess" else ["--user-dir", ROOT / "cape_fairseq"]
-    # A thread that still reads ahead when a run ends can abort it.
-    reading = ["--num-workers", 0, "--data-buffer-size", 0]
-    if tool in ("preprocess", "interactive"):
-        reading = []
-    command = [sys.executable, "-m", f"fairseq_cli.{tool}", *arguments, *user_dir, *reading]
-    result = run(*command, **options)
-    return result.stdout + result.stderr
+@contextlib.contextmanager
+def capture():
+    """Yield a stream of all that is printed and logged."""
+    stream, root = io.StringIO(), logging.getLogger()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s | %(name)s | %(message)s"))
+    level, handlers = root.level, root.handlers
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    try:
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+            yield stream
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+
+
+def make_command(tool: str, *arguments) -> list[str]:
+    """The command of fairseq-TOOL with the plugin, for a process of its own."""
+    return [sys.executable, "-m", f"fairseq_cli.{tool}", *add_options(tool, arguments)]
+
+
+def add_options(tool: str, arguments) -> list[str]:
+    """Arguments with those that every run of the tests has."""
+    arguments = [str(argument) for argument in arguments]
+    if tool != "preprocess":
+        arguments += ["--user-dir", str(ROOT / "cape_fairseq")]
+    if tool not in ("preprocess", "interactive") and "--num-workers" not in arguments:
+        # A thread that still reads ahead when a run ends can abort it.
+        arguments += ["--num-workers", "0", "--data-buffer-size", "0"]
+    return arguments
+
+
+def fairseq(tool: str, *arguments, check: bool = True, input: str | None = None) -> str:
+    """Run fairseq-TOOL with the plugin in this process; return what it printed."""
+    main = importlib.import_module(f"fairseq_cli.{tool}").cli_main
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier run
+    metrics.reset()
+    saved, threads = (sys.argv, sys.stdin), torch.get_num_threads()
+    sys.argv, sys.stdin = (
+        [f"fairseq-{tool}", *add_options(tool, arguments)],
+        io.StringIO(input or ""),
+    )
+    error = None
+    with capture() as stream:
+        try:
+            main()
+        except (Exception, SystemExit) as raised:
+            error = raised
+            traceback.print_exception(raised)
+        finally:
+            sys.argv, sys.stdin = saved
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            torch.set_num_threads(threads)
+    assert not check or error is None, stream.getvalue()[-4000:]
+    return stream.getvalue()
 
 
 def train_options(data: Path, save: Path, arch: str, updates: int) -> list:

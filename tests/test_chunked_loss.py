@@ -9,7 +9,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     label_smoothed_nll_loss,
 )
 
-from cape_fairseq.criterions.chunked import ChunkedCriterion, chunked_loss
+from cape_fairseq.criterions import chunked
+from cape_fairseq.criterions.chunked import chunked_loss
 from tests.support import PAD, SmallTask, build, make_batch
 
 
@@ -45,7 +46,7 @@ def test_the_criterion_equals_fairseqs_on_a_batch():
     found = []
     for criterion in (
         LabelSmoothedCrossEntropyCriterion(task, False, 0.1, 1, True),
-        ChunkedCriterion(task, False, 0.1, 1, True),
+        chunked.LabelSmoothedCrossEntropyCriterion(task, False, 0.1, 1, True),
     ):
         model = build("sinpos")
         loss, _, logs = criterion(model, sample)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from fairseq.data import data_utils
 
-from tests.support import ROOT, fairseq, train, train_options
+from tests.support import ROOT, fairseq, make_command, run, train, train_options
 
 
 def read_losses(output: str) -> list[float]:
@@ -111,10 +111,9 @@ def test_two_processes_train_and_resume_together(data_bin, tmp_path):
         common += ["--ddp-backend", "legacy_ddp"]
 
         def one(rank: int) -> str:
-            more = [*common, "--distributed-rank", rank]
-            return train(
-                data_bin, tmp_path, *more, arch="floater_transformer_tiny", updates=updates
-            )
+            options = train_options(data_bin, tmp_path, "floater_transformer_tiny", updates)
+            result = run(*make_command("train", *options, *common, "--distributed-rank", rank))
+            return result.stdout + result.stderr
 
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(one, range(2)))

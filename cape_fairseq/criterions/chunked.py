@@ -11,11 +11,8 @@ which is lse(z) - (1 - e - e') z_t - e' sum z. Its gradient by z is softmax(z) -
 from typing import Any
 
 import torch
+from fairseq.criterions import label_smoothed_cross_entropy as stock
 from fairseq.criterions import register_criterion
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-    LabelSmoothedCrossEntropyCriterionConfig,
-)
 from torch import Tensor, nn
 
 NAME = "label_smoothed_cross_entropy_chunked"
@@ -87,9 +84,13 @@ def chunked_loss(
         return ChunkedLoss.apply(features, weight, target, smoothing, chunk)
 
 
-@register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
-class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
-    """fairseq's criterion, from features instead of scores."""
+@register_criterion(NAME, dataclass=stock.LabelSmoothedCrossEntropyCriterionConfig)
+class LabelSmoothedCrossEntropyCriterion(stock.LabelSmoothedCrossEntropyCriterion):
+    """fairseq's criterion, from features instead of scores.
+
+    It has the name of fairseq's, because a checkpoint resumes only with a criterion of the name
+    that it stores, and this one may replace fairseq's.
+    """
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
@@ -119,8 +120,3 @@ class ChunkedCriterion(LabelSmoothedCrossEntropyCriterion):
         if self.report_accuracy:
             logs |= {"n_correct": correct, "total": len(features)}
         return loss, size, logs
-
-
-# A checkpoint stores the class name of its criterion and resumes with no other; this one may
-# replace fairseq's.
-ChunkedCriterion.__name__ = LabelSmoothedCrossEntropyCriterion.__name__

@@ -12,6 +12,8 @@ from tqdm import tqdm
 
 from cape_fairseq.command_line import (
     UserError,
+    add_files,
+    add_output,
     build_parser,
     format_table,
     parse_files,
@@ -131,14 +133,10 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser(
-        "bleu-by-length",
-        "Measure BLEU by source length.",
-        EXAMPLES,
-        files="output of fairseq-generate of each system",
-        plot="figure of the scores",
-        json="all scores as JSON",
-    )
+    parser = build_parser("bleu-by-length", "Measure BLEU by source length.", EXAMPLES)
+    add_files(parser, "output of fairseq-generate of each system")
+    add_output(parser, "--plot", "figure of the scores")
+    add_output(parser, "--json", "all scores as JSON")
     parser.add_argument(
         "--edges", default=SHAPE_EDGES, help=f"edges of the bins (default: {SHAPE_EDGES})"
     )

@@ -6,7 +6,14 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from cape_fairseq.command_line import build_parser, format_table, parse_files, write_json
+from cape_fairseq.command_line import (
+    add_files,
+    add_output,
+    build_parser,
+    format_table,
+    parse_files,
+    write_json,
+)
 from cape_fairseq.evaluation.bleu_by_length import compute_length_ratio, count_kept_sentences
 from cape_fairseq.evaluation.generated import read_translations
 
@@ -50,13 +57,9 @@ def format_score(found: dict[str, float | None], digits: int) -> str:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser(
-        "compare",
-        "Compare the scores of systems in one table.",
-        EXAMPLES,
-        files="outputs of fairseq-generate, one for each seed of a system",
-        json="scores as JSON",
-    )
+    parser = build_parser("compare", "Compare the scores of systems in one table.", EXAMPLES)
+    add_files(parser, "outputs of fairseq-generate, one for each seed of a system")
+    add_output(parser, "--json", "scores as JSON")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files))
     digits = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}

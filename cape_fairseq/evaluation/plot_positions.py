@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cape_fairseq.command_line import UserError, build_parser, format_table, save_figure, write_json
+from cape_fairseq.command_line import (
+    UserError,
+    add_output,
+    build_parser,
+    format_table,
+    save_figure,
+    write_json,
+)
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.options import list_fields
 from cape_fairseq.positions import ENCODINGS, PositionEncoding, Side
@@ -35,11 +42,11 @@ def build_untrained(name: str, dim: int) -> PositionEncoding:
 def compute_vectors(encoding: PositionEncoding, positions: int, layer: int) -> Tensor:
     """Return what is added to a layer's input, or FLOATER's bias of its queries, for positions 0,
     1, ...: float32 [positions, C]."""
-    numbers = torch.arange(float(positions)).unsqueeze(0)
-    biases = encoding.attention_biases(numbers)
+    offsets = torch.arange(float(positions)).unsqueeze(0)
+    biases = encoding.attention_biases(offsets, None, positions)
     if layer < len(biases):
-        return biases[layer]["query_bias"][:, 0]
-    embeddings = encoding.embed(numbers)
+        return biases[layer].self_attention.query[:, 0]
+    embeddings = encoding.embed(offsets)
     if layer < len(embeddings):
         return embeddings[layer][0]
     raise UserError(f"{encoding.name} has no position vectors in layer {layer}")
@@ -87,17 +94,15 @@ def plot(matrices: dict[str, np.ndarray], path: Path) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser(
-        "plot-positions",
-        "Plot position vectors.",
-        EXAMPLES,
-        plot="the figure",
-        json="the vectors as JSON",
-    )
+    parser = build_parser("plot-positions", "Plot position vectors.", EXAMPLES)
+    add_output(parser, "--plot", "file for the figure")
+    add_output(parser, "--json", "file for the vectors")
     parser.add_argument(
-        "systems", nargs="+", metavar="ENCODING|NAME=CHECKPOINT",
+        "systems",
+        nargs="+",
+        metavar="ENCODING|NAME=CHECKPOINT",
         help="an encoding with default options, or a checkpoint",
-    )  # fmt: skip
+    )
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--positions", type=int, default=100, help="positions (default: 100)")
     parser.add_argument("--side", choices=("encoder", "decoder"), default="encoder", help="side")

@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cape_fairseq.command_line import build_parser, format_table, parse_files, plot_axes, write_json
+from cape_fairseq.command_line import (
+    add_files,
+    add_output,
+    build_parser,
+    format_table,
+    parse_files,
+    plot_axes,
+    write_json,
+)
 from cape_fairseq.evaluation.generated import read_runs
 
 EXAMPLES = """
@@ -130,14 +138,10 @@ def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser(
-        "position-loss",
-        "Measure the loss of each target position.",
-        EXAMPLES,
-        files="outputs of fairseq-generate --score-reference, one for each seed of a system",
-        plot="figure of the curves",
-        json="all curves as JSON",
-    )
+    parser = build_parser("position-loss", "Measure the loss of each target position.", EXAMPLES)
+    add_files(parser, "outputs of fairseq-generate --score-reference, one for each seed")
+    add_output(parser, "--plot", "figure of the curves")
+    add_output(parser, "--json", "all curves as JSON")
     parser.add_argument("--bin-size", type=int, default=25, help="positions per bin (default: 25)")
     parser.add_argument("--window", type=int, default=15, help="positions smoothed (default: 15)")
     parser.add_argument("--train-length", type=int, help="longest training target, for the figure")

@@ -9,7 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from cape_fairseq.command_line import UserError, build_parser, format_table, parse_files, write_json
+from cape_fairseq.command_line import (
+    UserError,
+    add_files,
+    add_output,
+    build_parser,
+    format_table,
+    parse_files,
+    write_json,
+)
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 
@@ -88,13 +96,9 @@ def measure(
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser(
-        "shift-invariance",
-        "Measure how shifts change a model.",
-        EXAMPLES,
-        files="checkpoint of each system",
-        json="results as JSON",
-    )
+    parser = build_parser("shift-invariance", "Measure how shifts change a model.", EXAMPLES)
+    add_files(parser, "checkpoint of each system")
+    add_output(parser, "--json", "results as JSON")
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split (default: valid)")
     parser.add_argument("--sentences", type=int, default=100, help="sentences (default: 100)")

@@ -9,6 +9,8 @@ from fairseq.data import Dictionary
 
 from cape_fairseq.command_line import (
     UserError,
+    add_files,
+    add_output,
     build_parser,
     format_table,
     parse_files,
@@ -107,14 +109,10 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser(
-        "token-wins",
-        "Compare the predictions of two systems.",
-        EXAMPLES,
-        files="output of fairseq-generate --score-reference of two systems",
-        plot="figure of the heat maps",
-        json="results as JSON",
-    )
+    parser = build_parser("token-wins", "Compare the predictions of two systems.", EXAMPLES)
+    add_files(parser, "output of fairseq-generate --score-reference of two systems")
+    add_output(parser, "--plot", "figure of the heat maps")
+    add_output(parser, "--json", "results as JSON")
     parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt, for token frequencies")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files), args.dictionary)

@@ -38,6 +38,13 @@ def get_options(state: dict[str, Any]) -> tuple[Namespace, Namespace]:
     return Namespace(**vars(model)), task
 
 
+def find_junction(path: str) -> str:
+    """Return the junction of stacks that a checkpoint needs: ``separator`` or CAPE's ``comma``."""
+    model, _ = get_options(read_checkpoint(Path(path)))
+    is_document_model = getattr(model, "sentence_context", None) is not None
+    return "separator" if is_document_model else "comma"
+
+
 def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str, str]:
     """Return the folder with the dictionaries of a checkpoint, and its languages.
 

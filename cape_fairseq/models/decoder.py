@@ -23,7 +23,7 @@ EARLIER = "earlier_layout"
 
 
 class DecoderPlan(NamedTuple):
-    """What the layers of the decoder are told."""
+    """Plans and position embeddings for the layers of the decoder."""
 
     self_attention: AttentionPlan
     cross_attention: AttentionPlan

@@ -19,7 +19,8 @@ from cape_fairseq.positions.base import (
     Summary,
     register_encoding,
 )
-from cape_fairseq.positions.floater_dynamics import FloaterConfig, build_dynamics
+from cape_fairseq.positions.floater_dynamics import build_dynamics
+from cape_fairseq.positions.floater_options import FloaterConfig
 from cape_fairseq.positions.layout import Layout
 
 SELF_ATTENTION = ("query", "key", "value")

@@ -1,60 +1,14 @@
 """The dynamics of FLOATER: the ODE of the paper, and the recurrences of its Table 6."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.options import choice, option
+from cape_fairseq.positions.floater_options import FIXED_STEP, RECURRENCES
 from cape_fairseq.positions.sinusoidal import sinusoid
-
-FIXED_STEP = ("euler", "midpoint", "heun2", "heun3", "rk4", "explicit_adams")
-SOLVERS = (*FIXED_STEP, "dopri5", "dopri8", "bosh3", "adaptive_heun")
-RECURRENCES = {"rnn-scalar": 1, "rnn2-scalar": 2, "rnn-vector": 2}  # numbers of cells
-
-
-@dataclass
-class FloaterConfig:
-    floater_form: choice("bias", "additive") = option(
-        "bias", "FLOATER: biases of queries, keys and values (Eqs. 12-13), or vectors added to the "
-        "input of layers (Eq. 8)", fixed=True,
-    )  # fmt: skip
-    floater_base_encoding: str = option(
-        "sinpos", "FLOATER, bias form: the encoding that the biases are added to", fixed=True
-    )
-    floater_layers: choice("all", "input") = option(
-        "all", "FLOATER: every layer, or only the first of each side", fixed=True
-    )
-    floater_share: choice("side", "both") = option(
-        "side", "FLOATER: one h for each side, or one h for both (Table 6)", fixed=True
-    )
-    floater_dynamics: choice("ode", *RECURRENCES) = option(
-        "ode", "FLOATER: the paper's ODE, or a recurrence of its Table 6", fixed=True
-    )
-    floater_nonlinearity: choice("tanh", "relu") = option(
-        "tanh", "FLOATER: non-linearity of h; the paper names none", fixed=True
-    )
-    floater_beyond: choice("hold", "continue") = option(
-        "hold", "FLOATER: beyond the lengths of training, reuse the last vector, or extrapolate as "
-        "published",
-    )  # fmt: skip
-    floater_step: float = option(0.1, "FLOATER: Delta, the time per token", above=0, fixed=True)
-    floater_solver: choice(*SOLVERS) = option("rk4", "FLOATER: a method of torchdiffeq")
-    floater_solver_steps: float = option(
-        0.5, "FLOATER: steps of a fixed-step solver per token: n, or 1/n for one step over n "
-        "tokens with cubic interpolation (paper: 5)", above=0,
-    )  # fmt: skip
-    floater_rtol: float = option(1e-5, "FLOATER: relative tolerance of adaptive solvers", above=0)
-    floater_atol: float = option(1e-6, "FLOATER: absolute tolerance of adaptive solvers", above=0)
-    floater_gradient: choice("backprop", "adjoint") = option(
-        "backprop", "FLOATER: backpropagation through the solver, or the adjoint equation"
-    )
-    floater_refresh: int = option(
-        1, "FLOATER: solve every N updates in training and reuse the vectors in between", minimum=1
-    )
 
 
 def build_dynamics(cfg: Any, dim: int, zero_output: bool) -> nn.Module:
@@ -150,12 +104,7 @@ class ODE(nn.Module):
             slopes.append(h(stage + 3, states[-1]))
         if stride == 1:
             return torch.stack(states[::parts])[:length]
-        y, slope = torch.stack(states), torch.stack(slopes) * dt
-        x = torch.arange(stride, dtype=y.dtype, device=y.device)[:, None, None] / stride
-        y0, y1, s0, s1 = (a.unsqueeze(1) for a in (y[:-1], y[1:], slope[:-1], slope[1:]))
-        rise = x * x * (3 - 2 * x)  # Hermite's polynomials
-        between = y0 + rise * (y1 - y0) + x * (1 - x) * ((1 - x) * s0 - x * s1)
-        return torch.cat([between.flatten(0, 1), y[-1:]])[:length]
+        return interpolate(torch.stack(states), torch.stack(slopes) * dt, stride)[:length]
 
     @property
     def tokens_per_step(self) -> int:
@@ -173,6 +122,26 @@ class ODE(nn.Module):
         fractions = torch.arange(parts, dtype=times.dtype, device=times.device) / parts
         within = times[:-1, None] + times.diff()[:, None] * fractions
         return torch.cat([within.flatten(), times[-1:]])
+
+
+def interpolate(values: Tensor, slopes: Tensor, stride: int) -> Tensor:
+    """Interpolate between steps by Hermite's cubic polynomials.
+
+    Args:
+        values: at the steps, [steps + 1, N, C].
+        slopes: of a whole step, [steps + 1, N, C].
+        stride: number of tokens in a step.
+
+    Returns:
+        [steps * stride + 1, N, C]
+    """
+    x = torch.arange(stride, dtype=values.dtype, device=values.device)[:, None, None] / stride
+    left, right = values[:-1].unsqueeze(1), values[1:].unsqueeze(1)
+    left_slope, right_slope = slopes[:-1].unsqueeze(1), slopes[1:].unsqueeze(1)
+    rise = x * x * (3 - 2 * x)
+    bend = x * (1 - x) * ((1 - x) * left_slope - x * right_slope)
+    between = left + rise * (right - left) + bend
+    return torch.cat([between.flatten(0, 1), values[-1:]])
 
 
 def split_time(linear: nn.Linear, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

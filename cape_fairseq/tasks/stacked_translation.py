@@ -66,6 +66,7 @@ class StackedTranslationTask(TranslationTask):
     """``translation`` whose splits are stacked as they are loaded, for training and for tests."""
 
     cfg: StackedTranslationConfig
+    has_document_model = False  # set when a model is built
 
     def __init__(
         self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
@@ -92,15 +93,17 @@ class StackedTranslationTask(TranslationTask):
             require(dropout == 0, "stack_separator_dropout", dropout, expected)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build a model, which must know the separator of the data if it is one of documents."""
+        """Build a model, and remember whether stacks must have separators for it."""
         model = super().build_model(cfg, from_checkpoint)
-        check_junction(model, self.cfg.stack_junction)
+        self.has_document_model = is_document_model(model)
         return model
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
         """Load a split as ``translation`` does, and stack it."""
+        if self.has_document_model:
+            check_junction(self.cfg.stack_junction)
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         pairs, mixes = self.datasets[split], self.cfg.stack_probability is not None
         is_training = split == self.cfg.train_subset
@@ -201,24 +204,23 @@ def are_documents(models: Any) -> bool:
     return kinds == {True}
 
 
-def check_junction(model: Any, junction: str) -> None:
-    """Check that the data have the separator that a model of documents needs.
+def check_junction(junction: str) -> None:
+    """Check that stacks have the separator that a model of documents needs.
 
     Raises:
         ValueError: sentences are joined by commas.
     """
-    if not is_document_model(model) or junction == "separator":
-        return
     if junction == "comma":
         raise ValueError(
             "--stack-junction is comma, but the model has --sentence-context and would read a "
             "stack as one sentence; give --stack-junction separator"
         )
-    logger.warning(
-        "--stack-junction none: the model has --sentence-context and reads a stack as one "
-        "sentence; give --stack-junction separator, unless it was trained with "
-        "--stack-separator-dropout"
-    )
+    if junction == "none":
+        logger.warning(
+            "--stack-junction none: the model has --sentence-context and reads a stack as one "
+            "sentence; give --stack-junction separator, unless it was trained with "
+            "--stack-separator-dropout"
+        )
 
 
 def check_search(models: Any, args: Any) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 import torch
+from fairseq.criterions import label_smoothed_cross_entropy
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
 
-from cape_fairseq.criterions.chunked import ChunkedCriterion
+from cape_fairseq.criterions import chunked
 from cape_fairseq.modules import windows
 from cape_fairseq.positions.layout import find_layout
 from tests.documents.support import (
@@ -97,8 +98,9 @@ def test_the_label_of_a_separator_is_eos_in_both_criterions():
     scores = compute_scores(model, source, previous)
     as_eos = labels.masked_fill(labels == SEP, EOS)
     expected = -scores.gather(2, as_eos.unsqueeze(2)).squeeze(2)[labels != PAD].sum()
-    for criterion in (LabelSmoothedCrossEntropyCriterion, ChunkedCriterion):
-        _, _, logs = criterion(task, False, 0.1)(model, sample)
+    for module in (label_smoothed_cross_entropy, chunked):
+        criterion = module.LabelSmoothedCrossEntropyCriterion(task, False, 0.1)
+        _, _, logs = criterion(model, sample)
         torch.testing.assert_close(logs["nll_loss"], expected, atol=1e-3, rtol=1e-5)
     assert (sample["target"] == SEP).any()  # scores of the reference leave separators out
 
@@ -262,6 +264,27 @@ def test_a_sentence_model_becomes_a_document_model_without_training(name):
         ]
         expected = torch.cat(alone)
         torch.testing.assert_close(row[: len(expected)], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_document_checkpoint_of_version_1_0_loads_with_one_warning(caplog):
+    """Its separators had vectors of their own, and no target context was stored."""
+    parent, model = build_document_model("rope_cross", 1), build_document_model("rope_cross", 1)
+    state = parent.state_dict()
+    options = json.loads(bytes(state["encoder.position_options"].tolist()))
+    del options["target_context"]
+    stored = torch.tensor(list(json.dumps(options).encode()))
+    caplog.clear()
+    model.load_state_dict({**state, "encoder.position_options": stored}, strict=True)
+    (record,) = caplog.records
+    assert "fine-tune" in record.getMessage()
+
+
+def test_a_cape_sentence_model_must_be_fine_tuned(caplog):
+    parent, model = build("cape"), build_document_model("cape", 1)
+    caplog.clear()
+    model.load_state_dict(parent.state_dict(), strict=True)
+    (record,) = caplog.records
+    assert "fine-tuned" in record.getMessage()
 
 
 @pytest.mark.parametrize(

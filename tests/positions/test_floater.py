@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cape_fairseq.positions.floater_dynamics import FIXED_STEP, SOLVERS
+from cape_fairseq.positions.floater_options import FIXED_STEP, SOLVERS
 from cape_fairseq.positions.layout import find_layout
 from tests.support import PAD, build_encoding
 

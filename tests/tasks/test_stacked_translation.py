@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.stacking import edit_sentence
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
-from tests.support import fairseq
+from tests.support import fairseq, train
 
 BOS, EOS = 0, 2
 
@@ -230,3 +230,78 @@ class TestDocuments:
             }
         assert found["none"] == found["separator"]
         assert len(found["none"]) == 4
+
+
+def test_the_longest_stacks_are_trained_on(data_bin, tmp_path):
+    """The task's limit of 100,000 tokens counts, not the 1,024 of learned tables."""
+    stacks = ("--task", "stacked_translation", "--stack-min-tokens", 1500, "--max-tokens", 6000)
+    more = ("--stack-junction", "separator", "--sentence-context", 1, "--stack-keep-rest")
+    output = train(data_bin, tmp_path, *stacks, *more, arch="rope_cross_transformer_tiny",
+                   updates=1)  # fmt: skip
+    assert "invalid sizes" not in output
+    assert re.search(r"(\d[\d,]*) texts, of which \1 are stacks", output)
+    assert int(re.search(r'"ntokens": "?(\d+)|"wpb": "(\d+)', output)[2]) > 1500
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stack_probability": 0.5, "stack_max_tokens": 60, "stack_junction": "separator"},
+        {"stack_sentences": 3, "stack_junction": "comma"},
+    ],
+)
+def test_spawned_workers_give_the_same_batches(data_bin, options):
+    dataset = load(make_task(data_bin, **options), "train")
+    batches = [list(range(start, start + 4)) for start in range(0, len(dataset) - 4, 4)]
+    found = []
+    for workers in (0, 2):
+        loader = torch.utils.data.DataLoader(
+            dataset,
+            batch_sampler=batches,
+            collate_fn=dataset.collater,
+            num_workers=workers,
+            multiprocessing_context="spawn" if workers else None,
+        )
+        found.append([batch["net_input"]["src_tokens"] for batch in loader])
+    assert len(found[0]) == len(found[1]) == len(batches)
+    assert all(map(torch.equal, *found))
+
+
+class TestJunctionOfDocumentModels:
+    def generate(self, data_bin, checkpoint, junction, *more):
+        options = ("--path", checkpoint, "--cpu", "--task", "stacked_translation", "--beam", 1)
+        stacks = ("--stack-sentences", 3, "--stack-junction", junction)
+        return fairseq("generate", data_bin, *options, *stacks, *more, check=False)
+
+    @pytest.mark.parametrize("more", [(), ("--score-reference",)])
+    def test_commas_are_an_error(self, data_bin, document_checkpoint, more):
+        output = self.generate(data_bin, document_checkpoint, "comma", *more)
+        assert "ValueError" in output.strip().splitlines()[-1]
+        assert "--stack-junction separator" in output
+
+    def test_commas_are_an_error_in_training(self, data_bin, tmp_path):
+        more = ("--task", "stacked_translation", "--sentence-context", 1)
+        output = train(data_bin, tmp_path, *more, arch="sinpos_transformer_tiny", check=False)
+        assert "--stack-junction separator" in output.strip().splitlines()[-1]
+
+    def test_none_is_one_warning(self, data_bin, document_checkpoint):
+        output = self.generate(data_bin, document_checkpoint, "none")
+        assert len(re.findall("WARNING.*--stack-junction none", output)) == 1
+        assert len(re.findall(r"^H-\d+", output, re.M)) == 4
+
+    def test_alignments_are_an_error(self, data_bin, document_checkpoint):
+        output = self.generate(data_bin, document_checkpoint, "separator", "--print-alignment")
+        assert "--print-alignment" in output.strip().splitlines()[-1]
+
+
+def test_a_sentence_checkpoint_translates_documents_without_training(data_bin, tmp_path):
+    train(data_bin, tmp_path, arch="rope_cross_transformer_tiny", updates=6)
+    options = ("--path", tmp_path / "checkpoint_last.pt", "--cpu", "--beam", 2, "--max-len-b", 20)
+    alone = fairseq("generate", data_bin, *options)
+    stacks = ("--stack-sentences", 13, "--stack-junction", "separator")
+    context = ("--model-overrides", "{'sentence_context': 0}")
+    whole = fairseq("generate", data_bin, *options, "--task",
+                    "stacked_translation", *stacks, *context)  # fmt: skip
+    sentences = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", alone, re.M))
+    (document,) = re.findall(r"^H-\d+\t\S+\t(.*)$", whole, re.M)
+    assert document == " ".join(sentences[str(i)] for i in range(13))

@@ -1,0 +1,53 @@
+"""The options of FLOATER."""
+
+from dataclasses import dataclass
+
+from cape_fairseq.options import choice, option
+
+FIXED_STEP = ("euler", "midpoint", "heun2", "heun3", "rk4", "explicit_adams")
+SOLVERS = (*FIXED_STEP, "dopri5", "dopri8", "bosh3", "adaptive_heun")
+RECURRENCES = {"rnn-scalar": 1, "rnn2-scalar": 2, "rnn-vector": 2}  # numbers of cells
+FORM_HELP = (
+    "FLOATER: biases of queries, keys and values (Eqs. 12-13), or vectors added to the input of "
+    "layers (Eq. 8)"
+)
+BEYOND_HELP = (
+    "FLOATER: beyond the lengths of training, reuse the last vector trained, or extrapolate as "
+    "published"
+)
+STEPS_HELP = (
+    "FLOATER: steps of a fixed-step solver per token: n, or 1/n for one step over n tokens with "
+    "cubic interpolation (paper: 5)"
+)
+
+
+@dataclass
+class FloaterConfig:
+    floater_form: choice("bias", "additive") = option("bias", FORM_HELP, fixed=True)
+    floater_base_encoding: str = option(
+        "sinpos", "FLOATER, bias form: the encoding that the biases are added to", fixed=True
+    )
+    floater_layers: choice("all", "input") = option(
+        "all", "FLOATER: every layer, or only the first of each side", fixed=True
+    )
+    floater_share: choice("side", "both") = option(
+        "side", "FLOATER: one h for each side, or one h for both (Table 6)", fixed=True
+    )
+    floater_dynamics: choice("ode", *RECURRENCES) = option(
+        "ode", "FLOATER: the paper's ODE, or a recurrence of its Table 6", fixed=True
+    )
+    floater_nonlinearity: choice("tanh", "relu") = option(
+        "tanh", "FLOATER: non-linearity of h; the paper names none", fixed=True
+    )
+    floater_beyond: choice("hold", "continue") = option("hold", BEYOND_HELP)
+    floater_step: float = option(0.1, "FLOATER: Delta, the time per token", above=0, fixed=True)
+    floater_solver: choice(*SOLVERS) = option("rk4", "FLOATER: a method of torchdiffeq")
+    floater_solver_steps: float = option(0.5, STEPS_HELP, above=0)
+    floater_rtol: float = option(1e-5, "FLOATER: relative tolerance of adaptive solvers", above=0)
+    floater_atol: float = option(1e-6, "FLOATER: absolute tolerance of adaptive solvers", above=0)
+    floater_gradient: choice("backprop", "adjoint") = option(
+        "backprop", "FLOATER: backpropagation through the solver, or the adjoint equation"
+    )
+    floater_refresh: int = option(
+        1, "FLOATER: solve every N updates in training and reuse the vectors in between", minimum=1
+    )
