@@ -7,7 +7,7 @@ translates raw text.
 
 from typing import Any
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 
 def load(checkpoint: Any, **options: Any) -> Any:
@@ -15,3 +15,13 @@ def load(checkpoint: Any, **options: Any) -> Any:
     from cape_fairseq.inference.translate import Translator
 
     return Translator(checkpoint, **options)
+
+
+if __name__ != "cape_fairseq":  # --user-dir names a link with another name
+    import sys
+    from pathlib import Path
+
+    sys.path.append(str(Path(__file__).resolve().parent.parent))
+    from cape_fairseq.link import link
+
+    link(__name__)

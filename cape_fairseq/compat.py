@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,15 @@ from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
+
+logger = logging.getLogger(__name__)
+
+BATCH_OPTIONS = {
+    "dataset": ("max_tokens", "batch_size", "required_batch_size_multiple"),
+    "optimization": ("update_freq", "skip_remainder_batch"),
+    "distributed_training": ("distributed_world_size",),
+    "task": ("stack_probability", "stack_max_tokens", "stack_min_tokens", "stack_sentences"),
+}
 
 
 def allow_fairseq_checkpoints() -> None:
@@ -112,6 +122,85 @@ def save_every_interval(save_checkpoint: Callable) -> Callable:
     return wrapped
 
 
+def warn_of_other_batches(load_checkpoint: Callable) -> Callable:
+    """Warn when a training resumes inside an epoch with other batches.
+
+    fairseq continues at the number of the batch. With batches of another size some sentences of
+    the epoch would be seen twice, or never, without a word.
+    """
+
+    @functools.wraps(load_checkpoint)
+    def wrapped(cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        checkpoint_utils.load_checkpoint_to_cpu.cfg = None
+        result = load_checkpoint(cfg, trainer, *args, **kwargs)
+        extra_state, epoch_itr = result
+        stored = checkpoint_utils.load_checkpoint_to_cpu.cfg
+        if extra_state is None or stored is None or epoch_itr.iterations_in_epoch == 0:
+            return result
+        changed = list_batch_changes(stored, trainer.cfg)
+        if changed:
+            logger.warning(
+                "resuming inside epoch %d with other batches (%s): some of its sentences are seen "
+                "twice or never; to avoid this, change them at the end of an epoch",
+                epoch_itr.epoch,
+                ", ".join(changed),
+            )
+        return result
+
+    return wrapped
+
+
+def remember_options(load_checkpoint_to_cpu: Callable) -> Callable:
+    """Keep the options of the checkpoint that was read last, for :func:`warn_of_other_batches`."""
+
+    @functools.wraps(load_checkpoint_to_cpu)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        state = load_checkpoint_to_cpu(*args, **kwargs)
+        wrapped.cfg = state.get("cfg")
+        return state
+
+    return wrapped
+
+
+def list_batch_changes(stored: Any, current: Any) -> list[str]:
+    """Return the options that make batches and differ: ``--max-tokens 4096 -> 2048``."""
+    changed = []
+    for group, names in BATCH_OPTIONS.items():
+        for name in names:
+            old, new = (cfg[group].get(name) for cfg in (stored, current))
+            if old != new:
+                changed.append(f"--{name.replace('_', '-')} {old} -> {new}")
+    return changed
+
+
+def reject_other_task(load_ensemble: Callable) -> Callable:
+    """Reject ``fairseq-validate --task stacked_translation`` for a model of another task.
+
+    fairseq takes the checkpoint's task instead, and scores sentences without a word.
+    """
+
+    @functools.wraps(load_ensemble)
+    def wrapped(
+        filenames: list[str],
+        arg_overrides: dict | None = None,
+        task: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        result = load_ensemble(filenames, arg_overrides, task, *args, **kwargs)
+        given, found = (arg_overrides or {}).get("task"), result[2]
+        name = getattr(getattr(found, "cfg", None), "_name", None)
+        if task is None and isinstance(given, str) and name is not None and given != name:
+            raise ValueError(
+                f"--task is {given}, but fairseq-validate takes the checkpoint's task, {name}; "
+                "score stacks with fairseq-generate --task stacked_translation --score-reference "
+                "and cape-fairseq position-loss"
+            )
+        return result
+
+    return wrapped
+
+
 def install() -> None:
     """Install all repairs, once."""
     if getattr(data_utils.batch_by_size, "is_repaired", False):
@@ -123,5 +212,12 @@ def install() -> None:
     )
     data_utils.batch_by_size = keep_last_batch(data_utils.batch_by_size)
     data_utils.batch_by_size.is_repaired = True
+    checkpoint_utils.load_checkpoint_to_cpu = remember_options(
+        checkpoint_utils.load_checkpoint_to_cpu
+    )
+    checkpoint_utils.load_checkpoint = warn_of_other_batches(checkpoint_utils.load_checkpoint)
+    checkpoint_utils.load_model_ensemble_and_task = reject_other_task(
+        checkpoint_utils.load_model_ensemble_and_task
+    )
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)

@@ -3,10 +3,12 @@
 # documents with windows of sentences. Then translate the test set document by document and sentence by
 # sentence, and print BLEU and the loss by position.
 #
-#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] recipes/documents.sh [--dry-run]
+#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] recipes/documents.sh [--dry-run] [-- OPTIONS]
 #
 # TEXT is that of recipes/train.sh, and has train.documents, valid.documents and test.documents with the
-# name of the document in every line (without them a split is one document).
+# name of the document in every line (without them a split is one document). Also MERGES, LR, UPDATES and
+# SEED; STACKS, the longest stack in training; LENGTHS, at which test documents are cut; and options of
+# fairseq-train behind -- or in EXTRA, as in recipes/train.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -17,7 +19,7 @@ case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
     *) export LR=${LR:-5e-4} UPDATES=${UPDATES:-30000} ;;
 esac
-read -ra EXTRA_OPTIONS <<< "${EXTRA:-}"
+read_options "$@"
 DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 
 # 1. The sentence model.
@@ -31,7 +33,7 @@ run mkdir -p "$SAVE"
     --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
-    --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA_OPTIONS[@]}"
+    --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
 run touch "$SAVE/trained"
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 

@@ -5,11 +5,34 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 DRY_RUN=
 if [ "${1:-}" = --dry-run ]; then DRY_RUN=yes; fi
 if ! command -v cape-fairseq >/dev/null 2>&1; then
-    if [ -z "$DRY_RUN" ] && [ ! -x "$ROOT/.venv/bin/cape-fairseq" ]; then bash "$ROOT/scripts/install.sh"; fi
+    if [ -z "$DRY_RUN" ] && [ ! -x "$ROOT/.venv/bin/cape-fairseq" ]; then
+        echo "installing into $ROOT/.venv; see README.md for other environments" >&2
+        bash "$ROOT/scripts/install.sh"
+    fi
     PATH=$ROOT/.venv/bin:$PATH
 fi
 USER_DIR=$ROOT/cape_fairseq
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+export LC_ALL=C.UTF-8  # letters are letters, also in containers and batch jobs
+
+stop() {  # stop MESSAGE...: print a message and end
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+read_options() {  # read_options "$@": OPTIONS of fairseq-train, the words of EXTRA and what follows --
+    OPTIONS=()
+    case ${EXTRA:-} in
+        *[\"\']*) stop "EXTRA has quotes, which are not read; give such options after --: ${0##*/} -- --adam-betas '(0.9, 0.98)'" ;;
+    esac
+    read -ra OPTIONS <<< "${EXTRA:-}"
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        [ "$1" = --dry-run ] || stop "there is no option $1; options of fairseq-train follow --"
+        shift
+    done
+    if [ $# -gt 0 ]; then shift; fi
+    OPTIONS+=("$@")
+}
 
 run() {  # run COMMAND...: run a command, or print it as it can be pasted into a shell
     if [ -z "$DRY_RUN" ]; then "$@"; else echo "${*@Q}"; fi
@@ -19,19 +42,55 @@ write() {  # write FILE COMMAND...: write the whole output of a command to FILE,
     local file=$1; shift
     if [ -e "$file" ]; then return; fi
     if [ -n "$DRY_RUN" ]; then echo "${*@Q} > ${file@Q}"; return; fi
-    "$@" > "$file.part" || { echo "$file could not be written; see above" >&2; exit 1; }
+    "$@" > "$file.part" || stop "$file could not be written; see above"
     mv "$file.part" "$file"
+}
+
+same_lines() {  # same_lines FILE FILE...: stop unless all have as many lines
+    local file lines
+    if [ -n "$DRY_RUN" ]; then return; fi
+    lines=$(count_lines "$1")
+    for file in "$@"; do
+        [ "$(count_lines "$file")" = "$lines" ] \
+            || stop "$1 has $lines lines and $file has $(count_lines "$file"); the sides of a text must have as many"
+    done
+}
+
+clean_text() {  # a line for each line of the input, without breaks and invisible characters, in NFC
+    python -m cape_fairseq.data.cleaning
+}
+
+repair_breaks() {  # a line for each line of the input, without breaks inside
+    python -m cape_fairseq.data.cleaning --breaks
+}
+
+count_lines() {  # count_lines FILE: also a last line without an end
+    grep -ac '' "$1" || true
+}
+
+print_hypotheses() {  # print_hypotheses GENERATED: detokenized translations in the order of the text
+    grep -a '^D-' "$1" | sort -t- -k2,2n | cut -f3
 }
 
 tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok
     local command=(sacremoses -q -l "$2" tokenize -x -a) input=$TEXT/$1.$2 file=$OUT/tok/$1.$2
     if [ -e "$file" ]; then return; fi
-    if [ -z "$DRY_RUN" ]; then write "$file" "${command[@]}" < "$input"; else echo "${command[*]@Q} < ${input@Q} > ${file@Q}"; fi
+    if [ -n "$DRY_RUN" ]; then
+        echo "python -m cape_fairseq.data.cleaning < ${input@Q} | ${command[*]@Q} > ${file@Q}"
+        return
+    fi
+    clean_text < "$input" > "$file.clean" || stop "$input could not be read; see above"
+    "${command[@]}" < "$file.clean" > "$file.part" || stop "$file could not be written; see above"
+    same_lines "$input" "$file.part"
+    rm "$file.clean"
+    mv "$file.part" "$file"
 }
 
 learn_bpe() {  # learn_bpe MERGES: joint codes of OUT/tok/train
-    [ -e "$OUT/bpecodes" ] || { run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
-        -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"; run mv "$OUT/bpecodes.part" "$OUT/bpecodes"; }
+    if [ -e "$OUT/bpecodes" ]; then return; fi
+    run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
+        -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
+    run mv "$OUT/bpecodes.part" "$OUT/bpecodes"
 }
 
 apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all.LANG
@@ -40,22 +99,31 @@ apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all
         for lang in $SRC $TGT; do
             write "$OUT/bpe/$split${SUFFIX:-}.$lang" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
         done
+        same_lines "$OUT/tok/$split.$SRC" "$OUT/tok/$split.$TGT" "$OUT/bpe/$split${SUFFIX:-}.$SRC" "$OUT/bpe/$split${SUFFIX:-}.$TGT"
     done
 }
 
 binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary, and the documents of TEXT
-    local tests file; tests=$(printf ",$OUT/bpe/%s" "$@")
-    [ -e "$OUT/data-bin/done" ] || { run rm -rf "$OUT/data-bin"; run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" \
-        --joined-dictionary --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" --destdir "$OUT/data-bin" \
-        --workers "${WORKERS:-1}"
-        run cp "$OUT/bpecodes" "$OUT/data-bin/"; run touch "$OUT/data-bin/done"; }
-    for file in "$TEXT"/*.documents; do [ ! -e "$file" ] || run cp "$file" "$OUT/data-bin/"; done
+    local tests file split; tests=$(printf ",$OUT/bpe/%s" "$@")
+    for split in train valid "$@"; do same_lines "$OUT/bpe/$split.$SRC" "$OUT/bpe/$split.$TGT"; done
+    if [ ! -e "$OUT/data-bin/done" ]; then
+        run rm -rf "$OUT/data-bin"
+        run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
+            --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
+            --destdir "$OUT/data-bin" --workers "${WORKERS:-1}"
+        run cp "$OUT/bpecodes" "$OUT/data-bin/"
+        run touch "$OUT/data-bin/done"
+    fi
+    for file in "$TEXT"/*.documents; do
+        if [ -e "$file" ]; then run cp "$file" "$OUT/data-bin/"; fi
+    done
 }
 
 prepare_text() {  # prepare_text MERGES: OUT/data-bin of TEXT/{train,valid,test}.{$SRC,$TGT}
     local split lang
     run mkdir -p "$OUT/tok" "$OUT/bpe"
     for split in train valid test; do
+        same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"
         for lang in "$SRC" "$TGT"; do tokenize_text "$split" "$lang"; done
     done
     learn_bpe "$1"

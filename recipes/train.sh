@@ -2,10 +2,11 @@
 # Train a model on your own text, translate its test set and score it. TEXT has train.en, train.de,
 # valid.en and so on, one sentence per line. The same command continues after an interruption.
 #
-#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/mine] recipes/train.sh [--dry-run]
+#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/mine] recipes/train.sh [--dry-run] [-- OPTIONS]
 #
-# Options of fairseq-train go to EXTRA, for instance EXTRA="--dropout 0.3 --fp16". For documents see
-# recipes/documents.sh.
+# Also MERGES, LR, UPDATES, WARMUP and SEED. Options of fairseq-train follow --, for instance
+# recipes/train.sh -- --dropout 0.3 --adam-betas '(0.9, 0.997)'; plain words may stand in EXTRA, too.
+# For documents see recipes/documents.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -19,7 +20,7 @@ case $ARCH in  # small models need a larger learning rate, and reach it sooner
     *) LR=${LR:-5e-4} WARMUP=${WARMUP:-4000} UPDATES=${UPDATES:-30000} ;;
 esac
 SEED=${SEED:-1}
-read -ra EXTRA <<< "${EXTRA:-}"
+read_options "$@"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
@@ -32,12 +33,16 @@ run mkdir -p "$SAVE"
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
     --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
-    --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${EXTRA[@]}"
+    --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
 run touch "$SAVE/trained"
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Translation and detokenized BLEU.
 write "$SAVE/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" \
     --beam 4 --remove-bpe --tokenizer moses --source-lang "$SRC" --target-lang "$TGT" --num-workers 0
-write "$SAVE/test.$TGT" bash -c "grep '^D-' '$SAVE/test.txt' | sort -V | cut -f3"
+if [ -n "$DRY_RUN" ]; then
+    echo "grep -a '^D-' ${SAVE@Q}/test.txt | sort -t- -k2,2n | cut -f3 > ${SAVE@Q}/test.$TGT"
+else
+    write "$SAVE/test.$TGT" print_hypotheses "$SAVE/test.txt"
+fi
 run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -m bleu chrf

@@ -5,6 +5,7 @@
 #
 # A finished environment is left as it is, an unfinished one is made again.
 set -euo pipefail
+export LC_ALL=C.UTF-8
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:-python3}
 stamp=.venv/installed

@@ -8,6 +8,9 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     label_smoothed_nll_loss,
 )
+from fairseq.distributed import ModuleProxyWrapper
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from cape_fairseq.criterions import chunked
 from cape_fairseq.criterions.chunked import chunked_loss
@@ -66,3 +69,31 @@ def test_half_precision_is_close():
         for t in (torch.float32, torch.bfloat16)
     )
     assert abs(exact - half) < 0.02 * exact
+
+
+@pytest.mark.parametrize("layerdrop", [0.0, 0.5])
+def test_ddp_that_looks_for_unused_parameters_trains(layerdrop):
+    """A separate output projection is used outside of the model's forward pass."""
+    task, target = SmallTask(), make_batch([6, 3])
+    net_input = {
+        "src_tokens": make_batch([5, 4]),
+        "src_lengths": None,
+        "prev_output_tokens": make_batch([6, 3], begin=True),
+    }
+    sample = {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+    model = build("sinpos", share_if_joined=False, encoder_layerdrop=layerdrop).train()
+    assert model.decoder.output_projection.weight is not model.decoder.embed_tokens.weight
+    criterion = chunked.LabelSmoothedCrossEntropyCriterion(task, False, 0.1)
+    expected = build("sinpos", share_if_joined=False)
+    criterion(expected, sample)[0].backward()
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        ddp = ModuleProxyWrapper(DistributedDataParallel(model, find_unused_parameters=True))
+        for _ in range(3):
+            ddp.zero_grad()
+            criterion(ddp, sample)[0].backward()
+    finally:
+        distributed.destroy_process_group()
+    if layerdrop == 0:
+        found = model.decoder.output_projection.weight.grad
+        torch.testing.assert_close(found, expected.decoder.output_projection.weight.grad)

@@ -28,7 +28,8 @@ SYSTEMS = [(table, name) for table in TABLES for name in TABLES[table]["systems"
 
 def call(*command, **variables) -> str:
     """Run a recipe from the root; return what it printed."""
-    environment = {**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1", **variables}
+    environment = {**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1", "LC_ALL": "C", **variables}
+    environment.pop("LANG", None)
     result = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, cwd=ROOT, env=environment
     )
@@ -207,6 +208,69 @@ def test_small_archives_in_the_real_formats_are_prepared(
     stamp = (out / "data-bin" / "dict.en.txt").stat().st_mtime_ns
     call("bash", RECIPES / "prepare" / f"{script}.sh", **variables)  # nothing is made again
     assert (out / "data-bin" / "dict.en.txt").stat().st_mtime_ns == stamp
+
+
+def prepare_iwslt(tmp_path, german: list[str], english: list[str], **variables):
+    """Run the preparation of IWSLT14 with other training text."""
+    archives, out = tmp_path / "archives", tmp_path / "out"
+    archives.mkdir()
+    members = {}
+    for lang, lines in (("de", german), ("en", english)):
+        members[f"de-en/train.tags.de-en.{lang}"] = lines
+        for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
+            members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgml(lang)
+    write_archive(archives / "de-en.tgz", members)
+    variables = {"OUT": str(out), "DATA": str(archives), "WORKERS": "1", **variables}
+    return out, ["bash", RECIPES / "prepare" / "iwslt14_de_en.sh"], variables
+
+
+def test_breaks_inside_lines_keep_pairs_together(tmp_path):
+    """News Commentary has hundreds of carriage returns, where several tools end a line."""
+    german = [*text("de"), "Über A\rund\u2028B \x85."]
+    english = [*text("en"), "About A\rand B ."]
+    out, script, variables = prepare_iwslt(tmp_path, german, english)
+    call(*script, **variables)
+    lines = [(out / "tok" / f"lower.{lang}").read_bytes().split(b"\n") for lang in ("de", "en")]
+    assert len(lines[0]) == len(lines[1])
+    assert lines[0][-2].decode() == "über a und b ."
+    assert lines[1][-2].decode() == "about a and b ."
+
+
+def test_sides_of_unequal_length_stop_the_preparation(tmp_path):
+    out, script, variables = prepare_iwslt(tmp_path, text("de"), text("en")[:-1])
+    environment = {**os.environ, "PATH": PATH, **variables}
+    result = subprocess.run(
+        [str(part) for part in script], capture_output=True, text=True, env=environment
+    )
+    assert result.returncode != 0
+    for part in ("all.de", "200 lines", "all.en", "199"):
+        assert part in result.stderr
+    assert not (out / "data-bin").exists()
+
+
+class TestOptionsOfTraining:
+    def call(self, *arguments, check=True, **variables):
+        environment = {**os.environ, "PATH": PATH, "TEXT": "text", "OUT": "it's/out", **variables}
+        command = ["bash", str(RECIPES / "train.sh"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    def test_options_behind_two_hyphens_keep_their_words(self):
+        result = self.call("--dry-run", "--", "--adam-betas", "(0.9, 0.997)", EXTRA="--dropout 0.3")
+        (line,) = [line for line in result.stdout.splitlines() if "fairseq-train" in line]
+        words = shlex.split(line)
+        assert words[-4:] == ["--dropout", "0.3", "--adam-betas", "(0.9, 0.997)"]
+        assert "it's/out/rope_cross_transformer_tiny" in words
+        for line in result.stdout.splitlines():
+            subprocess.run(["bash", "-n", "-c", line], check=True)
+
+    @pytest.mark.parametrize(
+        ("arguments", "variables"),
+        [(("--dry-run",), {"EXTRA": "--adam-betas '(0.9, 0.997)'"}), (("--dropout", "0.3"), {})],
+    )
+    def test_what_would_be_misread_is_an_error(self, arguments, variables):
+        result = self.call(*arguments, **variables)
+        assert result.returncode != 0
+        assert "--" in result.stderr
 
 
 def test_a_missing_member_of_an_archive_stops_the_preparation(tmp_path):

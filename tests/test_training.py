@@ -102,6 +102,8 @@ def test_stock_checkpoints_warm_start(data_bin, tmp_path):
 
 
 def test_two_processes_train_and_resume_together(data_bin, tmp_path):
+    """With layer drop, a separate output projection and the chunked loss."""
+
     def launch(updates: int) -> list[str]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -109,17 +111,22 @@ def test_two_processes_train_and_resume_together(data_bin, tmp_path):
         common = ["--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}"]
         common += ["--distributed-world-size", 2, "--distributed-backend", "gloo"]
         common += ["--ddp-backend", "legacy_ddp"]
+        common += ["--encoder-layers", 2, "--encoder-layerdrop", 0.5]
+        common += ["--criterion", "label_smoothed_cross_entropy_chunked"]
 
         def one(rank: int) -> str:
-            options = train_options(data_bin, tmp_path, "floater_transformer_tiny", updates)
+            options = train_options(
+                data_bin, tmp_path / str(updates), "floater_transformer", updates
+            )
             result = run(*make_command("train", *options, *common, "--distributed-rank", rank))
             return result.stdout + result.stderr
 
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(one, range(2)))
 
-    assert len(read_losses(launch(3)[0])) == 3
-    assert len(read_losses(launch(5)[0])) == 2
+    assert len(read_losses(launch(4)[0])) == 4
+    (tmp_path / "4").rename(tmp_path / "6")
+    assert len(read_losses(launch(6)[0])) == 2
 
 
 def test_hydra_trains(data_bin, tmp_path):

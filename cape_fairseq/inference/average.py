@@ -17,14 +17,22 @@ NUMBERED = re.compile(r"checkpoint_?(\d+)(?:_(\d+))?\.pt")
 
 
 def find_last(folder: Path, count: int) -> list[Path]:
-    """Return the last checkpoints of a training: those of updates if there are any, else epochs."""
-    numbered = [(NUMBERED.fullmatch(path.name), path) for path in folder.glob("checkpoint*.pt")]
-    updates = [(int(match[2]), path) for match, path in numbered if match and match[2]]
-    epochs = [(int(match[1]), path) for match, path in numbered if match and not match[2]]
-    found = [path for _, path in sorted(updates or epochs)]
-    if len(found) < count:
-        raise UserError(f"{folder} has {len(found)} numbered checkpoints, fewer than {count}")
-    return found[-count:]
+    """Return the last checkpoints of a training, all of one kind: of updates (checkpoint_E_U.pt) if
+    there are enough, else of epochs (checkpointE.pt)."""
+    updates, epochs = {}, {}
+    for path in folder.glob("checkpoint*.pt"):
+        match = NUMBERED.fullmatch(path.name)
+        if match and match[2]:
+            updates[int(match[2])] = path
+        elif match:
+            epochs[int(match[1])] = path
+    for kind in (updates, epochs):
+        if len(kind) >= count:
+            return [kind[number] for number in sorted(kind)[-count:]]
+    raise UserError(
+        f"{folder} has {len(updates)} checkpoints of updates and {len(epochs)} of epochs, and "
+        f"--last is {count}; give a smaller number, or keep more in training"
+    )
 
 
 def average(paths: list[Path]) -> dict[str, Any]:
@@ -46,8 +54,16 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("average", "Average the parameters of checkpoints.", EXAMPLES)
     parser.add_argument("inputs", nargs="+", type=Path, help="checkpoints, or one folder")
-    parser.add_argument("--last", type=int, default=5, help="checkpoints of a folder (default: 5)")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the result")
+    parser.add_argument(
+        "--last",
+        type=int,
+        default=5,
+        help="checkpoints of a folder: the last of updates if there are as many, else of epochs; "
+        "files are all averaged (default: 5)",
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="averaged checkpoint"
+    )
     args = parser.parse_args(argv)
     is_folder = len(args.inputs) == 1 and args.inputs[0].is_dir()
     paths = find_last(args.inputs[0], args.last) if is_folder else args.inputs

@@ -24,7 +24,7 @@ DESCRIPTION = (
     "at the input) as fairseq's transformer, with its positions as learned tables. CTranslate2 "
     "converts the result."
 )
-PLUGIN_KEYS = ("positions.", "source_scale", "position_options")
+PLUGIN_KEYS = ("positions.", "source_scale", "position_options", "words")
 
 
 def check_exportable(model: nn.Module, path: Path) -> None:

@@ -7,7 +7,9 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.positional_side import PositionalSide
+from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.attention import IncrementalState
+from cape_fairseq.modules.graph import attach
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.masks import build_mask, count_leading, has_padding
 from cape_fairseq.modules.plan import AttentionPlan
@@ -45,6 +47,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         if cfg.sentence_context is not None:
             window = Window(min(cfg.sentence_context, cfg.target_context))
         self.build_positions(cfg, side, window)
+        self.register_buffer("words", hash_words(dictionary))
         self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
@@ -86,7 +89,10 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         x = self.finish(states[-1])
         if weights is not None:
             weights = self.average_weights(weights, alignment_heads, encoder_out).type_as(x)
-        x = x if features_only else self.output_layer(x)
+        if not features_only:
+            x = self.output_layer(x)
+        elif self.training and self.output_projection is not None:
+            x = attach(x, self.output_projection.weight)  # for the chunked criterion
         return x, {"attn": [weights], "inner_states": states}
 
     def plan(

@@ -9,6 +9,7 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.positional_side import PositionalSide
+from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.masks import count_leading, has_padding
 from cape_fairseq.modules.plan import AttentionPlan
@@ -34,6 +35,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         self.build_positions(cfg, side, window)
         self.has_wide_cross_attention = cfg.sentence_cross_context > 0
         self.register_buffer("source_scale", torch.ones(()))
+        self.register_buffer("words", hash_words(dictionary))
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return self.wrap_layer(EncoderLayer(cfg), cfg)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.models.config import find_encoding, list_options
+from cape_fairseq.models.words import check_words
 from cape_fairseq.options import format_flag, list_fields
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ State = dict[str, Tensor]
 
 OPTIONS = "encoder.position_options"
 SCALE = "encoder.source_scale"
+WORDS = ("encoder.words", "decoder.words")
 POSITIONS = re.compile(r"(encoder|decoder)\.(positions\.|layers\.\d+\.self_attn\.kernel\.)")
 # fairseq's sinusoids, and what fairseq 0.12.2 stores for an inference path of its own.
 UNUSED = re.compile(
@@ -94,6 +96,7 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     keys = [key for key in state_dict if key.startswith(prefix)]
     stored = StoredModel.read({key.removeprefix(prefix): state_dict.pop(key) for key in keys})
     check_fixed_options(model.cfg, stored)
+    check_dictionaries(model, stored)
     changes = compare(stored, model)
     report(stored, model, changes)
     state = apply(changes, stored, model)
@@ -133,6 +136,15 @@ def check_fixed_options(cfg: Any, stored: StoredModel) -> None:
                 f"the checkpoint was trained with {flag} {old}, and this model has {new}; "
                 f"give {flag} {old}"
             )
+
+
+def check_dictionaries(model: nn.Module, stored: StoredModel) -> None:
+    """Raise ValueError if a dictionary is not the checkpoint's. Checkpoints of stock fairseq and of
+    version 1.0 say nothing about it."""
+    sides = (model.encoder, "source"), (model.decoder, "target")
+    for (side, name), key in zip(sides, WORDS, strict=True):
+        if key in stored.parameters:
+            check_words(side.dictionary, stored.parameters[key], name)
 
 
 def compare(stored: StoredModel, model: nn.Module) -> Changes:
@@ -234,5 +246,6 @@ def apply(changes: Changes, stored: StoredModel, model: nn.Module) -> State:
     for key in changes.omegas:  # without a weight the residual counts fully
         state[key] = torch.ones_like(parameters[key])
     state[SCALE] = torch.full_like(parameters[SCALE], changes.scale)
-    state[OPTIONS] = parameters[OPTIONS].clone()
+    for key in (OPTIONS, *WORDS):
+        state[key] = parameters[key].clone()
     return state

@@ -178,8 +178,9 @@ class FLOATER(PositionEncoding):
         if self.cache is None or self.cache.key != key or len(self.cache.vectors) < length:
             size = max(MIN_SOLVED, 2 ** math.ceil(math.log2(length)))
             own = self.count_own_vectors(size)
+            is_cpu = own.device.type == "cpu"  # a GPU would have to wait for the answer
             with torch.no_grad():
-                vectors = self.integrate(int(own.max()))
+                vectors = self.integrate(int(own.max()) if is_cpu else size)
             index = torch.minimum(torch.arange(size, device=vectors.device)[:, None], own - 1)
             index = index[:, :, None].expand(-1, -1, vectors.size(2))
             self.cache = Solution(key, vectors.gather(0, index))

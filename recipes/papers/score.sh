@@ -5,7 +5,8 @@
 #   score.sh tokenized GENERATED              tokenized text, as multi-bleu
 #   score.sh compound GENERATED               tokenized text, compounds split at hyphens (WMT14 en-de)
 set -euo pipefail
-lines() { grep "^$1-" "$2" | sort -t- -k2,2n | cut -f"$3"; }
+export LC_ALL=C.UTF-8
+lines() { grep -a "^$1-" "$2" | sort -t- -k2,2n | cut -f"$3"; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 case $1 in

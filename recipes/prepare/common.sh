@@ -8,17 +8,25 @@ mkdir -p "$OUT/raw" "$OUT/tok" "$OUT/bpe" "$DATA"
 
 fetch() {  # fetch URL: download to DATA, and continue a download that was cut off
     local file=$DATA/${1##*/}
-    [ -e "$file" ] && return
+    if [ -e "$file" ]; then return; fi
     echo "fetching $1"
     curl --fail --location --retry 3 --continue-at - --output "$file.part" "$1" && mv "$file.part" "$file"
 }
 
 unpack() {  # unpack ARCHIVE MEMBER: print a member of a tar archive, gunzipped if it ends in .gz
-    if [ "${2%.gz}" = "$2" ]; then tar -xOf "$DATA/$1" "$2"; else tar -xOf "$DATA/$1" "$2" | gunzip; fi
+    if [ "${2%.gz}" = "$2" ]; then
+        tar -xOf "$DATA/$1" "$2" | repair_breaks
+    else
+        tar -xOf "$DATA/$1" "$2" | gunzip | repair_breaks
+    fi
 }
 
 read_segments() {  # sentences of SGML or of IWSLT's XML
-    sed -n 's/^ *<seg id="[0-9]*"> *\(.*[^ ]\) *<\/seg> *$/\1/p' | sed "s/’/'/g"
+    sed -n 's/^ *<seg id="[0-9]*"> *\(.*[^ ]\) *<\/seg> *$/\1/p'
+}
+
+straighten() {  # straight apostrophes, as fairseq's scripts make them in test sets
+    sed "s/’/'/g"
 }
 
 tokenize() {  # tokenize LANG [OPTIONS of sacremoses tokenize]
@@ -31,14 +39,17 @@ normalize() {  # normalize LANG: punctuation and control characters, as Moses' s
 }
 
 clean() {  # clean INPUT OUTPUT MAX RATIO: keep pairs of 1 to MAX tokens with a length ratio up to RATIO
-    [ -e "$2.$TGT" ] && return
+    if [ -e "$2.$TGT" ]; then return; fi
+    same_lines "$1.$SRC" "$1.$TGT"
     paste "$1.$SRC" "$1.$TGT" | awk -F '\t' -v max="$3" -v ratio="$4" -v s="$2.$SRC.part" -v t="$2.$TGT.part" '
         { n = split($1, a, " "); m = split($2, b, " ") }
         n && m && n <= max && m <= max && n <= ratio * m && m <= ratio * n { print $1 > s; print $2 > t }'
-    mv "$2.$SRC.part" "$2.$SRC"; mv "$2.$TGT.part" "$2.$TGT"
+    mv "$2.$SRC.part" "$2.$SRC"
+    mv "$2.$TGT.part" "$2.$TGT"
 }
 
 hold_out() {  # hold_out INPUT TRAIN VALID N: every Nth line becomes validation text
+    same_lines "$1.$SRC" "$1.$TGT"
     for lang in $SRC $TGT; do
         write "$3.$lang" awk -v n="$4" 'NR % n == 0' "$1.$lang"
         write "$2.$lang" awk -v n="$4" 'NR % n' "$1.$lang"
@@ -46,5 +57,6 @@ hold_out() {  # hold_out INPUT TRAIN VALID N: every Nth line becomes validation 
 }
 
 count() {  # count FILE [PUBLISHED]: print the number of pairs beside the published one
+    same_lines "$1.$SRC" "$1.$TGT"
     echo "$1: $(wc -l < "$1.$SRC") pairs${2:+ (published: $2)}"
 }

@@ -16,7 +16,7 @@ train_text() {  # train_text LANG: without metadata, with titles and description
 }
 test_text() {  # test_text LANG: five sets as one
     for set in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
-        unpack de-en.tgz "de-en/IWSLT14.$set.de-en.$1.xml" | read_segments || return 1
+        unpack de-en.tgz "de-en/IWSLT14.$set.de-en.$1.xml" | read_segments | straighten || return 1
     done
 }
 prepare_train() { train_text "$1" | tokenize "$1"; }

@@ -12,7 +12,7 @@ for lang in en de; do
         fetch "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/$split.$lang.gz"
     done
 done
-prepare() { gunzip -c "$DATA/$1.$2.gz" | normalize "$2" | tokenize "$2" -a; }
+prepare() { gunzip -c "$DATA/$1.$2.gz" | repair_breaks | normalize "$2" | tokenize "$2" -a; }
 
 for lang in en de; do
     write "$OUT/raw/test.$lang" gunzip -c "$DATA/test_2016_flickr.$lang.gz"

@@ -24,7 +24,7 @@ train_text() {  # train_text LANG
 }
 test_text() {  # test_text LANG
     local part=src; [ "$1" = de ] && part=ref
-    unpack test-full.tgz "test-full/newstest2014-deen-$part.$1.sgm" | read_segments
+    unpack test-full.tgz "test-full/newstest2014-deen-$part.$1.sgm" | read_segments | straighten
 }
 prepare_train() { train_text "$1" | normalize "$1" | tokenize "$1" -a; }
 prepare_test() { test_text "$1" | tokenize "$1" -a; }

@@ -143,8 +143,8 @@ class TestWarmStart:
 
 
 class TestSourceScale:
-    def with_scale(self, scale: float, **options):
-        model = build("cape", **options)
+    def with_scale(self, scale: float, system: str = "cape", **options):
+        model = build(system, **options)
         model.encoder.source_scale.fill_(scale)
         return model
 
@@ -157,6 +157,36 @@ class TestSourceScale:
         model = load(build("cape", source_scale="1.5"), self.with_scale(1.2))
         assert float(model.encoder.source_scale) == pytest.approx(1.5)
         assert sum("1.2" in r.getMessage() for r in caplog.records) == 1
+
+    @pytest.mark.parametrize("stock", [False, True])
+    def test_a_default_1_does_not_count(self, stock, caplog):
+        """From a model with scale 1 by default, rope_cross counts; so it does from a stock one."""
+        parent = build_stock() if stock else build("sinpos")
+        model = load(self.with_scale(1.3, "rope_cross"), parent)
+        assert float(model.encoder.source_scale) == pytest.approx(1.3)
+        again = self.with_scale(1.3, "rope_cross")
+        caplog.clear()
+        load(again, model)
+        assert not caplog.records
+
+    def test_a_counted_scale_is_kept_by_an_encoding_without_one(self, caplog):
+        parent = self.with_scale(1.3, "rope_cross")
+        model = load(build("sinpos"), parent)
+        assert float(model.encoder.source_scale) == pytest.approx(1.3)
+        again = build("sinpos")
+        caplog.clear()
+        load(again, model)
+        assert float(again.encoder.source_scale) == pytest.approx(1.3)
+        assert not caplog.records
+
+    def test_auto_given_wins_over_the_checkpoints(self):
+        model = build("cape", source_scale="auto", source_scale_counted=1.4)
+        load(model, self.with_scale(1.2))
+        assert float(model.encoder.source_scale) == pytest.approx(1.4)
+
+    def test_integer_positions_have_1(self):
+        model = load(build("relpos"), self.with_scale(1.2))
+        assert float(model.encoder.source_scale) == 1
 
     def test_auto_without_data_is_1_with_one_warning(self, caplog):
         assert float(build("cape").encoder.source_scale) == 1
@@ -189,6 +219,11 @@ class TestOptions:
             ("t5", {"t5_buckets": 7}, "t5-buckets"),
             ("rope", {"encoder_attention_heads": 32}, "even"),
             ("floater", {"floater_base_encoding": "floater"}, "floater-base-encoding"),
+            ("floater", {"floater_form": "additive", "floater_base_encoding": "rope"}, "base"),
+            ("floater", {"floater_share": "both", "decoder_embed_dim": 64}, "floater-share"),
+            ("sinpos", {"source_scale": 0}, "source-scale"),
+            ("sinpos", {"encoder_xformers_att_config": "{}"}, "xformers"),
+            ("sinpos", {"offload_activations": True}, "offload-activations"),
             ("sinpos", {"cross_self_attention": True}, "cross-self-attention"),
             ("sinpos", {"residual_init": "admin", "encoder_normalize_before": True}, "normalize"),
         ],

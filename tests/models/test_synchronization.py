@@ -24,6 +24,17 @@ def test_a_training_step(name):
     model(source, None, previous)[0].sum().backward()
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_decoding_step(name):
+    model = build(name).to("meta").eval()
+    source = make_batch([9, 5, 7], left=True).to("meta")
+    previous = make_batch([8, 8, 8], begin=True).to("meta")
+    with torch.no_grad():
+        encoder_out, state = model.encoder(source), {}
+        for length in (1, 2, 3):
+            model.decoder(previous[:, :length], encoder_out, state)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_training_step_on_documents(name):
     model = build_document_model(name, 1, 1).to("meta").train()

@@ -184,7 +184,8 @@ class TestDocuments:
     def test_stacks_end_with_their_document(self, data_bin, tmp_path):
         folder = tmp_path / "bin"
         shutil.copytree(data_bin, folder)
-        (folder / "test.documents").write_text("\n".join("aaabbbbbccccc"), encoding="utf-8")
+        names = [name + "\u2028x" for name in "aaabbbbbccccc"]  # not the end of a line
+        (folder / "test.documents").write_text("\n".join(names), encoding="utf-8")
         options = {"stack_sentences": 3, "stack_keep_rest": True, "stack_junction": "separator"}
         dataset = load(make_task(folder, **options))
         ends = [(group[0], group[-1]) for group in dataset.src.groups]

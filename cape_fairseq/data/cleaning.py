@@ -1,0 +1,55 @@
+"""Text as it comes from the world: breaks inside lines, invisible characters, entities.
+
+``python -m cape_fairseq.data.cleaning [--breaks] < text`` is a filter of the recipes. A line of the
+input, which ends with a line feed and nothing else, is a line of the output.
+"""
+
+import html
+import re
+import sys
+import unicodedata
+
+# White space that many tools take for the end of a line.
+BREAKS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
+# Soft hyphen, zero-width space, word joiner, byte order mark, left-to-right and right-to-left mark.
+INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff\u200e\u200f"))
+JOINER = re.compile("\u200d+")
+JOINED = {"L", "M", "S"}  # letters, marks and symbols (emoji), by their Unicode category
+
+
+def repair_breaks(line: str) -> str:
+    """Turn line breaks inside a line into spaces."""
+    return line.translate(BREAKS)
+
+
+def clean_line(line: str) -> str:
+    """Repair breaks, resolve HTML entities, compose letters and marks (NFC), and drop invisible
+    characters. A joiner stays where it joins letters, marks or emoji."""
+    text = html.unescape(repair_breaks(line))
+    text = unicodedata.normalize("NFC", repair_breaks(text).translate(INVISIBLE))
+    return JOINER.sub(keep_joiner, text)
+
+
+def keep_joiner(match: re.Match) -> str:
+    """Return the joiner if there is something to join on both sides of it."""
+    text, start, end = match.string, match.start(), match.end()
+    before, after = text[start - 1 : start], text[end : end + 1]
+    joins = all(x and unicodedata.category(x)[0] in JOINED for x in (before, after))
+    return "\u200d" if joins else ""
+
+
+def main(argv: list[str]) -> int:
+    """Clean standard input; ``--breaks`` repairs breaks only."""
+    clean = repair_breaks if argv == ["--breaks"] else clean_line
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            text = line.removesuffix(b"\n").decode("utf-8")
+        except UnicodeDecodeError:
+            print(f"cleaning: line {number} is not UTF-8; convert the text first", file=sys.stderr)
+            return 1
+        sys.stdout.buffer.write(clean(text).encode("utf-8") + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

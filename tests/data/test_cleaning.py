@@ -1,0 +1,50 @@
+"""Text as it comes, by examples."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cape_fairseq.data.cleaning import clean_line, repair_breaks
+
+
+@pytest.mark.parametrize("mark", "\r\v\f\x85\u2028\u2029")
+def test_breaks_inside_a_line_are_white_space(mark):
+    assert repair_breaks(f"A{mark}B") == clean_line(f"A{mark}B") == "A B"
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("Mu\u0308ller", "M\u00fcller"),  # NFD
+        ("Donau\u00addampf\u200bschiff\u2060fahrt\ufeff\u200e", "Donaudampfschifffahrt"),
+        ("R&amp;D &lt; 1 &#39;x&#39;", "R&D < 1 'x'"),
+        ("\u0d28\u0d4d\u200d\u0d28", "\u0d28\u0d4d\u200d\u0d28"),  # Malayalam
+        ("\U0001f468\u200d\U0001f469", "\U0001f468\u200d\U0001f469"),  # a family
+        ("word\u200d next \u200dword", "word next word"),
+        (
+            "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+            "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        ),
+        ("&#13;x", " x"),
+    ],
+)
+def test_cleaned_lines(text, cleaned):
+    assert clean_line(text) == cleaned
+
+
+def run(data: bytes) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "cape_fairseq.data.cleaning"]
+    return subprocess.run(command, input=data, capture_output=True)
+
+
+def test_the_filter_keeps_the_number_of_lines():
+    assert run("a\rb\n\nc\u2028d\r\n".encode()).stdout == b"a b\n\nc d \n"
+
+
+def test_bytes_that_are_not_utf8_are_an_error_with_the_line():
+    result = run(b"a\n\xff\n")
+    assert result.returncode == 1
+    assert b"line 2" in result.stderr

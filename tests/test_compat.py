@@ -1,0 +1,241 @@
+"""Repairs of fairseq and fairseq's less-travelled options, by its commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.models import build_model
+
+from cape_fairseq import cli
+from tests.support import (
+    ROOT,
+    SMALL,
+    SmallTask,
+    build,
+    build_stock,
+    fairseq,
+    make_batch,
+    make_command,
+    run,
+    train,
+    train_options,
+)
+
+SOURCE, TARGET = make_batch([7, 5], left=True), make_batch([6, 6], begin=True)
+ARCH = "sinpos_transformer_tiny"
+
+
+class TestRetainedDropout:
+    def measure(self, model, **options):
+        """The largest difference of two passes in evaluation mode."""
+        model.make_generation_fast_(need_attn=False, retain_dropout=True, **options)
+        model.eval()
+        with torch.no_grad():
+            first, second = (model(SOURCE, None, TARGET)[0] for _ in range(2))
+        return (first - second).abs().max().item()
+
+    @pytest.mark.parametrize("make", [build_stock, lambda **options: build("sinpos", **options)])
+    def test_attention_dropout_is_kept_as_in_stock_fairseq(self, make):
+        assert self.measure(make(attention_dropout=0.5)) > 0.01
+
+    @pytest.mark.parametrize("fast", [False, True])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "TransformerEncoder",
+            "TransformerDecoder",
+            "TransformerEncoderLayerBase",
+            "TransformerDecoderLayerBase",
+            "MultiheadAttention",
+        ],
+    )
+    def test_stock_names_select_modules(self, name, fast):
+        options = {"dropout": 0.5, "attention_dropout": 0.5, "fast_dropout": fast}
+        assert self.measure(build("sinpos", **options), retain_dropout_modules=[name]) > 0.01
+        assert self.measure(build("sinpos", **options), retain_dropout_modules=["Other"]) == 0
+
+
+def test_stock_calls_of_the_decoder_and_the_model():
+    model, stock = build("sinpos", share_all_embeddings=True), build_stock()
+    model.load_state_dict(stock.state_dict(), strict=True)
+    found = [m.decoder.extract_features(TARGET, m.encoder(SOURCE), None, False)[0]
+             for m in (model, stock)]  # fmt: skip
+    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
+    assert model.args.arch == ARCH
+
+
+class TestSignals:
+    def test_commands_that_do_not_train_die_of_sigterm(self, data_bin, cape_checkpoint, tmp_path):
+        """On a machine with two GPUs, which the CPU stands for."""
+        script = tmp_path / "interactive.py"
+        script.write_text(
+            "import torch\n"
+            "import fairseq_cli.interactive as module\n"
+            "from fairseq.distributed import utils\n"
+            "if __name__ == '__main__':\n"
+            "    torch.cuda.device_count = lambda: 2\n"
+            "    utils.infer_init_method = lambda *args, **kwargs: None\n"
+            "    module.cli_main()\n"
+        )
+        options = ("--path", cape_checkpoint, "--cpu", "--user-dir", ROOT / "cape_fairseq")
+        languages = ("--source-lang", "en", "--target-lang", "de")
+        command = [sys.executable, "-u", script, data_bin, *options, *languages]
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for line in process.stdout:
+            if "Type the input sentence" in line:
+                process.send_signal(signal.SIGTERM)
+                break
+        process.communicate()
+        assert process.returncode == -signal.SIGTERM
+
+    def test_a_training_outside_of_the_main_thread_installs_no_handler(self, data_bin, tmp_path):
+        output = []
+
+        def work():
+            output.append(train(data_bin, tmp_path, arch=ARCH, updates=2))
+
+        before = signal.getsignal(signal.SIGTERM)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert "done training" in output[0]
+        assert signal.getsignal(signal.SIGTERM) == before
+
+    def test_sigterm_saves_with_no_last_checkpoints(self, data_bin, tmp_path):
+        options = train_options(data_bin, tmp_path, ARCH, 10_000)
+        command = make_command("train", *options, "--no-last-checkpoints")
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for line in process.stdout:
+            if '"num_updates": "3"' in line:
+                process.send_signal(signal.SIGTERM)
+        assert process.wait() == 143
+        assert (tmp_path / "checkpoint_last.pt").is_file()
+
+
+def list_updates(folder) -> list[int]:
+    """The updates of the checkpoints that --save-interval-updates has saved."""
+    matches = [re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", path.name) for path in folder.iterdir()]
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def test_every_interval_is_saved_at_the_end_of_an_epoch_too(data_bin, tmp_path):
+    more = ("--max-tokens", 3000, "--save-interval-updates", 1)
+    output = train(data_bin, tmp_path, *more, arch=ARCH, updates=6)
+    assert "end of epoch 2" in output
+    assert list_updates(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+
+def test_average_takes_the_last_of_one_kind(tmp_path, capsys):
+    """A folder with two epochs and one update, as recipes/train.sh leaves it."""
+    values = {"checkpoint1.pt": 1.0, "checkpoint2.pt": 3.0, "checkpoint_2_9.pt": 9.0}
+    for name, value in values.items():
+        state = {"args": Namespace(arch="x"), "model": {"w": torch.tensor(value)}}
+        torch.save(state, tmp_path / name)
+    output = str(tmp_path / "mean.pt")
+    assert cli.main(["average", str(tmp_path), "--last", "2", "--output", output]) == 0
+    assert "checkpoint1.pt, checkpoint2.pt" in capsys.readouterr().out
+    assert torch.load(output, weights_only=True)["model"]["w"] == 2
+    assert cli.main(["average", str(tmp_path), "--last", "3", "--output", output]) == 1
+
+
+def test_validation_of_stacks_is_an_error_that_names_what_works(data_bin, cape_checkpoint):
+    options = ("--path", cape_checkpoint, "--cpu", "--batch-size", 8)
+    output = fairseq("validate", data_bin, *options, "--task", "stacked_translation", check=False)
+    assert "fairseq-generate" in output.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["plugin", "cape_fairseq"])
+def test_user_dir_through_a_symbolic_link(name, data_bin, cape_checkpoint, tmp_path):
+    (tmp_path / name).symlink_to(ROOT / "cape_fairseq")
+    options = ("--path", cape_checkpoint, "--cpu", "--beam", 1, "--batch-size", 13)
+    stacks = ("--task", "stacked_translation", "--stack-sentences", 13)
+    command = [sys.executable, "-m", "fairseq_cli.generate", data_bin, *options, *stacks]
+    result = run(*command, "--user-dir", tmp_path / name)
+    assert "Generate test" in result.stdout + result.stderr
+
+
+class TestDictionaries:
+    def build(self, words):
+        task = SmallTask()
+        task.source_dictionary = task.target_dictionary = Dictionary()
+        for word in words:
+            task.source_dictionary.add_symbol(word)
+        return build_model(Namespace(arch=ARCH, **SMALL), task)
+
+    def test_another_order_is_an_error(self):
+        parent, model = self.build("abcdef"), self.build("abdcef")
+        with pytest.raises(ValueError, match=r"10 words.*10.*index 6.*'d'"):
+            model.load_state_dict(parent.state_dict(), strict=True)
+
+    def test_another_size_is_an_error(self):
+        parent, model = self.build("abcdef"), self.build("abcde")
+        with pytest.raises(ValueError, match=r"9 words.*10.*index 9.*ends there"):
+            model.load_state_dict(parent.state_dict(), strict=True)
+
+    def test_frequencies_do_not_count(self):
+        parent, model = self.build("abcdefa"), self.build("abcdef")
+        model.load_state_dict(parent.state_dict(), strict=True)
+
+    def test_checkpoints_of_version_1_0_are_not_checked(self):
+        parent, model = self.build("abcdef"), self.build("abdcef")
+        state = {k: v for k, v in parent.state_dict().items() if not k.endswith(".words")}
+        model.load_state_dict(state, strict=True)
+
+    def test_the_error_is_the_last_line(self, data_bin, cape_checkpoint, tmp_path):
+        words = (data_bin / "dict.en.txt").read_text().splitlines()
+        words[:2] = words[1::-1]
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for path in data_bin.iterdir():
+            if path.suffix == ".txt":
+                (folder / path.name).write_text("\n".join(words) + "\n")
+            else:
+                os.symlink(path, folder / path.name)
+        more = ("--finetune-from-model", cape_checkpoint)
+        output = train(folder, tmp_path / "save", *more, check=False)
+        assert "index 4" in output.strip().splitlines()[-1]
+
+
+class TestResumeInsideAnEpoch:
+    @pytest.mark.parametrize("option", [("--max-tokens", 300), ("--update-freq", 2), ()])
+    def test_other_batches_are_a_warning(self, option, data_bin, tmp_path):
+        train(data_bin, tmp_path, arch=ARCH, updates=3)
+        output = train(data_bin, tmp_path, *option, arch=ARCH, updates=4)
+        warnings = re.findall(r"WARNING.*resuming inside epoch.*", output)
+        assert len(warnings) == bool(option)
+        assert all(option[0] in line for line in warnings)
+
+    def test_the_same_batches_have_every_sentence_once(self, data_bin, tmp_path, monkeypatch):
+        """One epoch in three parts."""
+        seen, collate = [], LanguagePairDataset.collater
+
+        def record(self, samples, *args, **kwargs):
+            batch = collate(self, samples, *args, **kwargs)
+            if len(self) == 300 and batch:
+                seen.extend(batch["id"].tolist())
+            return batch
+
+        monkeypatch.setattr(LanguagePairDataset, "collater", record)
+        for updates in (4, 9, 1000):
+            train(data_bin, tmp_path, "--max-epoch", 1, arch=ARCH, updates=updates)
+        assert set(seen) == set(range(300))
+        # Every run also builds a first batch to measure, which is not trained on.
+        repeated = {number for number in seen if seen.count(number) > 1}
+        assert len(repeated) < 60
