@@ -4,7 +4,9 @@ import argparse
 import functools
 import logging
 import os
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,30 +175,25 @@ def list_batch_changes(stored: Any, current: Any) -> list[str]:
     return changed
 
 
-def reject_other_task(load_ensemble: Callable) -> Callable:
+def reject_other_task(validate: Callable) -> Callable:
     """Reject ``fairseq-validate --task stacked_translation`` for a model of another task.
 
     fairseq takes the checkpoint's task instead, and scores sentences without a word.
     """
 
-    @functools.wraps(load_ensemble)
-    def wrapped(
-        filenames: list[str],
-        arg_overrides: dict | None = None,
-        task: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        result = load_ensemble(filenames, arg_overrides, task, *args, **kwargs)
-        given, found = (arg_overrides or {}).get("task"), result[2]
-        name = getattr(getattr(found, "cfg", None), "_name", None)
-        if task is None and isinstance(given, str) and name is not None and given != name:
-            raise ValueError(
-                f"--task is {given}, but fairseq-validate takes the checkpoint's task, {name}; "
-                "score stacks with fairseq-generate --task stacked_translation --score-reference "
-                "and cape-fairseq position-loss"
-            )
-        return result
+    @functools.wraps(validate)
+    def wrapped(cfg: Any, override_args: Any = None) -> Any:
+        given = getattr(override_args, "task", None)
+        if given is not None:
+            path = cfg.common_eval.path.split(os.pathsep)[0]
+            stored = checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]["task"]["_name"]
+            if given != stored:
+                raise ValueError(
+                    f"--task is {given}, but fairseq-validate takes the checkpoint's, {stored}; "
+                    "score stacks with fairseq-generate --task stacked_translation "
+                    "--score-reference and cape-fairseq position-loss"
+                )
+        return validate(cfg, override_args=override_args)
 
     return wrapped
 
@@ -216,8 +213,9 @@ def install() -> None:
         checkpoint_utils.load_checkpoint_to_cpu
     )
     checkpoint_utils.load_checkpoint = warn_of_other_batches(checkpoint_utils.load_checkpoint)
-    checkpoint_utils.load_model_ensemble_and_task = reject_other_task(
-        checkpoint_utils.load_model_ensemble_and_task
-    )
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
+    for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs
+        module = sys.modules.get(name)
+        if Path(getattr(module, "__file__", None) or "").name == "validate.py":
+            module.main = reject_other_task(module.main)

@@ -15,6 +15,8 @@ import traceback
 from argparse import Namespace
 from pathlib import Path
 
+import fairseq_cli.train  # before the plugin, as when they run
+import fairseq_cli.validate  # noqa: F401
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from cape_fairseq.models.decoder import SOURCE, EncoderOut
+from cape_fairseq.models.encoder_out import SOURCE_LAYOUT, EncoderOut
 from cape_fairseq.modules.masks import count_leading
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions.layout import Layout
 
 
-class Documents:
+class EncodedDocuments:
     """A batch of encoded documents.
 
     Args:
@@ -42,7 +42,7 @@ class Documents:
     def group_sentences(self, max_tokens: int) -> list[Tensor]:
         """Group all sentences by length: int64 [R, 2] of document and sentence each, of at most
         ``max_tokens`` source tokens with padding."""
-        layout = Layout(*self.encoder_outs[0][SOURCE])
+        layout = Layout(*self.encoder_outs[0][SOURCE_LAYOUT])
         lengths = torch.zeros(len(self.counts), int(self.counts.max()), dtype=torch.long)
         lengths = lengths.to(layout.sentence.device)
         lengths.scatter_add_(1, layout.sentence, (~layout.padding).long())
@@ -60,13 +60,8 @@ class Documents:
     ) -> EncoderOut:
         """Return a model's encoder output for the window around one sentence of each row."""
         out = self.encoder_outs[model]
-        layout = Layout(*(part[rows] for part in out[SOURCE]))
-        firsts, ends = window.find_columns(sentences.unsqueeze(1), layout.sentence)
-        leading = count_leading(layout.padding).unsqueeze(1)
-        real_end = leading + (~layout.padding).sum(1, keepdim=True)
-        firsts, ends = firsts.clamp(min=leading), torch.minimum(ends, real_end)
-        columns = firsts + torch.arange(int((ends - firsts).max()), device=rows.device)
-        padding, columns = columns >= ends, torch.minimum(columns, ends - 1)
+        layout = Layout(*(part[rows] for part in out[SOURCE_LAYOUT]))
+        columns, padding = find_window_columns(layout, sentences, window)
         part = Layout(*(x.gather(1, columns) for x in layout))._replace(padding=padding)
         rows = rows.unsqueeze(1)
         return {
@@ -76,7 +71,7 @@ class Documents:
             "encoder_states": [],
             "src_tokens": [],
             "src_lengths": [],
-            SOURCE: list(part),
+            SOURCE_LAYOUT: list(part),
             "source_positions": [x[rows, columns] for x in out["source_positions"]],
         }
 
@@ -84,13 +79,33 @@ class Documents:
         """Return the constraints of some documents."""
         return None if self.constraints is None else self.constraints[rows.cpu()]
 
-    def collect_prefixes(self, rows: Tensor, sentences: Tensor, pad: int) -> Tensor | None:
-        """Return the prefixes of one sentence of each row, int64 [R, P], or None."""
+    def collect_prefixes(
+        self, rows: Tensor, sentences: Tensor, limits: Tensor | None, pad: int
+    ) -> Tensor | None:
+        """Return the prefixes of one sentence of each row, int64 [R, P], or None.
+
+        ``limits`` are the longest lengths of these sentences, int64 [R, 1]; a longer prefix is cut.
+        """
         found = []
         for row, sentence in zip(rows.tolist(), sentences.tolist(), strict=True):
             prefixes = self.prefixes[row] if self.prefixes else []
             found.append(prefixes[sentence] if sentence < len(prefixes) else [])
         if not any(found):
             return None
+        if limits is not None:
+            pairs = zip(found, limits.flatten().tolist(), strict=True)
+            found = [tokens[:limit] for tokens, limit in pairs]
         parts = [torch.tensor(tokens, dtype=torch.long) for tokens in found]
         return pad_sequence(parts, batch_first=True, padding_value=pad).to(rows.device)
+
+
+def find_window_columns(layout: Layout, sentences: Tensor, window: Window) -> tuple[Tensor, Tensor]:
+    """Return the columns of the window around one sentence of each row, int64 [R, W], and whether
+    they are padding behind it, bool [R, W]."""
+    firsts, ends = window.find_columns(sentences.unsqueeze(1), layout.sentence)
+    leading = count_leading(layout.padding).unsqueeze(1)
+    text_ends = leading + (~layout.padding).sum(1, keepdim=True)
+    firsts, ends = firsts.clamp(min=leading), torch.minimum(ends, text_ends)
+    width = int((ends - firsts).max())
+    columns = firsts + torch.arange(width, device=sentences.device)
+    return torch.minimum(columns, ends - 1), columns >= ends

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cape_fairseq.models.decoder import EARLIER, EncoderOut
+from cape_fairseq.models.encoder_out import EARLIER_LAYOUT, EncoderOut
 from cape_fairseq.positions.layout import Layout
 
 KEYS, VALUES = "earlier_keys", "earlier_values"  # entries of the encoder's output
@@ -45,7 +45,7 @@ class SentenceCache:
 
     def list_entries(self) -> EncoderOut:
         """Return the cache as entries of an encoder's output, whose rows a beam can reorder."""
-        return {EARLIER: list(self.layout), KEYS: self.keys, VALUES: self.values}
+        return {EARLIER_LAYOUT: list(self.layout), KEYS: self.keys, VALUES: self.values}
 
     def extend(self, decoder: nn.Module, encoder_out: EncoderOut, tokens: Tensor) -> SentenceCache:
         """Return the cache with one more sentence, without those that no later one sees.
@@ -55,7 +55,7 @@ class SentenceCache:
             tokens: the sentence as an input of the decoder, int64 [rows, T], padded on the right.
         """
         state: dict[str, Any] = {}
-        seed(decoder, state, encoder_out)
+        fill_state(decoder, state, encoder_out)
         own = decoder.find_layout(tokens, encoder_out)
         decoder(
             tokens,
@@ -67,6 +67,7 @@ class SentenceCache:
         saved = [layer.self_attn._get_input_buffer(state) for layer in decoder.layers]
         keys = [entries["prev_key"] for entries in saved]
         values = [entries["prev_value"] for entries in saved]
+        # An attention of a single query has dropped the keys that no later one needs.
         layout = self.layout.join(own).select(slice(-keys[0].size(2), None))
         return SentenceCache(layout, keys, values).trim(decoder)
 
@@ -75,19 +76,22 @@ class SentenceCache:
         last column."""
         real = ~self.layout.padding
         following = self.layout.sentence.amax(1, keepdim=True) + 1
-        visible = real & (self.layout.sentence >= decoder.window.first(following))
-        counts = visible.sum(1, keepdim=True)
-        columns = torch.arange(real.size(1), device=real.device)
-        ends = torch.where(real, columns + 1, 0).amax(1, keepdim=True)
+        is_visible = decoder.window.find_visible(following, self.layout.sentence).squeeze(1)
+        counts = (real & is_visible).sum(1, keepdim=True)
+        ends = torch.where(real, torch.arange(1, real.size(1) + 1, device=real.device), 0)
+        ends = ends.amax(1, keepdim=True)  # behind the last token of each row
         width = int(counts.max())
-        kept = ends - width + torch.arange(width, device=real.device)
-        padding, kept = kept < ends - counts, kept.clamp(min=0)
-        layout = Layout(*(part.gather(1, kept) for part in self.layout))._replace(padding=padding)
-        keys = [select_columns(key, kept) for key in self.keys]
-        return SentenceCache(layout, keys, [select_columns(value, kept) for value in self.values])
+        columns = ends - width + torch.arange(width, device=real.device)
+        padding, columns = columns < ends - counts, columns.clamp(min=0)
+        layout = Layout(*(part.gather(1, columns) for part in self.layout))
+        layout = layout._replace(padding=padding)
+        keys = [select_columns(key, columns) for key in self.keys]
+        return SentenceCache(
+            layout, keys, [select_columns(value, columns) for value in self.values]
+        )
 
 
-def seed(decoder: nn.Module, state: dict[str, Any], encoder_out: EncoderOut) -> None:
+def fill_state(decoder: nn.Module, state: dict[str, Any], encoder_out: EncoderOut) -> None:
     """Put the earlier keys and values of an encoder's output into an incremental state."""
     pairs = zip(decoder.layers, encoder_out[KEYS], encoder_out[VALUES], strict=True)
     for layer, key, value in pairs:

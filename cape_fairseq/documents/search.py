@@ -17,16 +17,17 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from cape_fairseq.documents.batch import Documents
-from cape_fairseq.documents.cache import KEYS, SentenceCache, seed
-from cape_fairseq.models.decoder import SOURCE, EncoderOut
+from cape_fairseq.documents.batch import EncodedDocuments
+from cape_fairseq.documents.cache import KEYS, SentenceCache, fill_state
+from cape_fairseq.models.encoder_out import FIRST_SENTENCE, SOURCE_LAYOUT, EncoderOut
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions.layout import Layout
 
-FIRST, LIMIT = "first_sentence", "max_target_length"  # entries of the encoder's output
+LONGEST, SHORTEST = "longest_target", "shortest_target"  # entries of the encoder's output
 DEFAULT_MAX_TOKENS = 12_000  # fairseq-generate's
 
 Hypothesis = dict[str, Any]
+Sentence = list[Hypothesis]  # the best comes first
 
 
 class DocumentEnsemble(EnsembleModel):
@@ -35,7 +36,7 @@ class DocumentEnsemble(EnsembleModel):
     def __init__(self, models: list[nn.Module], dictionary: Dictionary) -> None:
         super().__init__(models)
         self.separator, self.eos = dictionary.bos(), dictionary.eos()
-        self.prepared: list[EncoderOut] | None = None  # encoder outputs of the next search
+        self.search_outs: list[EncoderOut] | None = None  # encoder outputs of the next search
 
     def encode(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
         """Encode whole documents."""
@@ -43,23 +44,25 @@ class DocumentEnsemble(EnsembleModel):
         return [model.encoder(tokens, lengths) for model in self.models]
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
-        return self.prepared
+        return self.search_outs
 
     def forward_decoder(
         self, tokens: Tensor, encoder_outs: list[EncoderOut], states: list[Any], *args: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Score the next token of a sentence, which no separator follows but EOS, at its longest
-        length in any case."""
+        """Score the next token of a sentence: never a separator, no EOS before its shortest length,
+        and nothing else from its longest length on."""
         if tokens.size(1) == 1:
             for model, out, state in zip(self.models, encoder_outs, states, strict=True):
                 if KEYS in out:
-                    seed(model.decoder, state, out)
+                    fill_state(model.decoder, state, out)
         scores, attention = super().forward_decoder(tokens, encoder_outs, states, *args)
         scores[:, self.separator] = -math.inf
-        if LIMIT in encoder_outs[0]:
-            must_end = tokens.size(1) > encoder_outs[0][LIMIT][0]
-            is_other = torch.arange(scores.size(1), device=scores.device) != self.eos
-            scores.masked_fill_(must_end & is_other, -math.inf)
+        is_eos = torch.arange(scores.size(1), device=scores.device) == self.eos
+        may_not_end = tokens.size(1) <= encoder_outs[0][SHORTEST][0]
+        scores.masked_fill_(may_not_end & is_eos, -math.inf)
+        if LONGEST in encoder_outs[0]:
+            must_end = tokens.size(1) > encoder_outs[0][LONGEST][0]
+            scores.masked_fill_(must_end & ~is_eos, -math.inf)
         return scores, attention
 
     def reorder_encoder_out(self, encoder_outs: list[EncoderOut], new_order: Tensor) -> Any:
@@ -109,26 +112,26 @@ class DocumentGenerator(SequenceGenerator):
             ValueError: constraints and a document of several sentences.
         """
         encoder_outs = self.model.encode(sample["net_input"])
-        counts = Layout(*encoder_outs[0][SOURCE]).sentence.amax(1) + 1
+        counts = Layout(*encoder_outs[0][SOURCE_LAYOUT]).sentence.amax(1) + 1
         if constraints is not None and int(counts.max()) > 1:
             raise ValueError("constraints need sources of one sentence each; split the documents")
         prefixes = self.cut_prefixes(prefix_tokens)
-        documents = Documents(encoder_outs, sample, counts, prefixes, constraints)
+        documents = EncodedDocuments(encoder_outs, sample, counts, prefixes, constraints)
         try:
             if any(model.decoder.window.before > 0 for model in self.models):
                 found = self.search_in_order(documents, **kwargs)
             else:
                 found = self.search_side_by_side(documents, **kwargs)
         finally:
-            self.model.prepared = None
+            self.model.search_outs = None
         return [self.join_sentences(sentences) for sentences in found]
 
-    def search_in_order(self, documents: Documents, **kwargs: Any) -> list[list[list[Hypothesis]]]:
+    def search_in_order(self, documents: EncodedDocuments, **kwargs: Any) -> list[list[Sentence]]:
         """Search the sentences of each document in order, after the best hypotheses of earlier
-        ones. Returns documents of sentences of one hypothesis."""
+        ones. Returns the sentences of each document, of one hypothesis each."""
         counts = documents.counts
         rows = torch.arange(len(counts), device=counts.device)
-        found: list[list[list[Hypothesis]]] = [[] for _ in counts]
+        found: list[list[Sentence]] = [[] for _ in counts]
         caches = [SentenceCache.start(model.decoder, len(rows)) for model in self.models]
         for number in range(int(counts.max())):
             is_unfinished = counts[rows] > number
@@ -144,10 +147,10 @@ class DocumentGenerator(SequenceGenerator):
         return found
 
     def search_side_by_side(
-        self, documents: Documents, **kwargs: Any
-    ) -> list[list[list[Hypothesis]]]:
+        self, documents: EncodedDocuments, **kwargs: Any
+    ) -> list[list[Sentence]]:
         """Search all sentences of all documents, of similar length at a time."""
-        found: list[list[list[Hypothesis]]] = [[[] for _ in range(n)] for n in documents.counts]
+        found: list[list[Sentence]] = [[[] for _ in range(n)] for n in documents.counts]
         for group in documents.group_sentences(self.max_tokens):
             rows, sentences = group.unbind(1)
             hypotheses = self.search_sentences(documents, rows, sentences, None, **kwargs)
@@ -157,37 +160,55 @@ class DocumentGenerator(SequenceGenerator):
 
     def search_sentences(
         self,
-        documents: Documents,
+        documents: EncodedDocuments,
         rows: Tensor,
         sentences: Tensor,
         caches: list[SentenceCache] | None,
         **kwargs: Any,
-    ) -> list[list[Hypothesis]]:
+    ) -> list[Sentence]:
         """Return the hypotheses of one sentence for each of these rows.
 
         Args:
             rows, sentences: numbers of documents and of their sentences, int64 [R].
             caches: earlier target sentences, of each model.
         """
-        own = documents.select_source(0, rows, sentences, Window(0))["encoder_padding_mask"][0]
-        lengths = (~own).sum(1, keepdim=True)
-        self.model.prepared = []
-        for number, model in enumerate(self.models):
-            out = documents.select_source(number, rows, sentences, model.decoder.cross_window)
-            out[FIRST] = [sentences.unsqueeze(1)]
-            if not self.match_source_len:
-                out[LIMIT] = [self.limit_lengths(lengths)]
+        sentence = documents.select_source(0, rows, sentences, Window(0))
+        padding = sentence["encoder_padding_mask"][0]
+        lengths = (~padding).sum(1, keepdim=True)
+        limits = None if self.match_source_len else self.limit_lengths(lengths)
+        prefixes = documents.collect_prefixes(rows, sentences, limits, self.pad)
+        self.model.search_outs = []
+        for number in range(len(self.models)):
+            out = documents.select_source(number, rows, sentences, self.find_widest_window())
+            out[FIRST_SENTENCE] = [sentences.unsqueeze(1)]
+            out[SHORTEST] = [self.find_shortest(prefixes, lengths)]
+            if limits is not None:
+                out[LONGEST] = [limits]
             if caches is not None:
                 out |= caches[number].list_entries()
-            self.model.prepared.append(out)
+            self.model.search_outs.append(out)
         # Of these fairseq reads the shape and the lengths only.
-        net_input = {"src_tokens": own.long(), "src_lengths": lengths.squeeze(1)}
+        net_input = {"src_tokens": padding.long(), "src_lengths": lengths.squeeze(1)}
         return self._generate(
             {"net_input": net_input, "id": documents.ids[rows]},
-            prefix_tokens=documents.collect_prefixes(rows, sentences, self.pad),
+            prefix_tokens=prefixes,
             constraints=documents.select_constraints(rows),
             **kwargs,
         )
+
+    def find_widest_window(self) -> Window:
+        """Return the window of the cross-attention that sees what any model sees; each hides what
+        is outside of its own."""
+        windows = [model.decoder.cross_window for model in self.models]
+        return Window(max(w.before for w in windows), max(w.after for w in windows))
+
+    def find_shortest(self, prefixes: Tensor | None, lengths: Tensor) -> Tensor:
+        """Return the shortest output of each row, int64 [R, 1]; fairseq asks for none behind a
+        prefix."""
+        shortest = torch.full_like(lengths, self.min_len)
+        if prefixes is None:
+            return shortest
+        return shortest.masked_fill(prefixes[:, :1] != self.pad, 0)
 
     def limit_lengths(self, lengths: Tensor) -> Tensor:
         """Return the longest output for sources of these lengths, as fairseq does alone."""
@@ -203,17 +224,23 @@ class DocumentGenerator(SequenceGenerator):
         inputs = nn.functional.pad(padded, (1, 0), value=self.eos)
         return [
             cache.extend(model.decoder, out, inputs)
-            for cache, model, out in zip(caches, self.models, self.model.prepared, strict=True)
+            for cache, model, out in zip(caches, self.models, self.model.search_outs, strict=True)
         ]
 
     def cut_prefixes(self, prefix_tokens: Tensor | None) -> list[list[list[int]]]:
         """Cut the prefix of each document into those of its first sentences. A sentence that a
-        separator ends gets an EOS."""
+        separator ends gets an EOS.
+
+        Raises:
+            ValueError: a sentence that a separator ends is empty.
+        """
         prefixes = []
         for row in [] if prefix_tokens is None else prefix_tokens.tolist():
             sentences: list[list[int]] = [[]]
             for token in row:
                 if token == self.separator:
+                    if not sentences[-1]:
+                        raise ValueError("a prefix has an empty sentence before a separator <s>")
                     sentences[-1].append(self.eos)
                     sentences.append([])
                 elif token != self.pad:
@@ -221,9 +248,11 @@ class DocumentGenerator(SequenceGenerator):
             prefixes.append(sentences)
         return prefixes
 
-    def join_sentences(self, sentences: list[list[Hypothesis]]) -> list[Hypothesis]:
-        """Join the k-th hypotheses of a document's sentences, for each k that all of them have."""
-        return [self.join(list(parts)) for parts in zip(*sentences, strict=False)]
+    def join_sentences(self, sentences: list[Sentence]) -> list[Hypothesis]:
+        """Join the k-th hypotheses of a document's sentences, for each k that all of them have;
+        the best comes first."""
+        joined = [self.join(list(parts)) for parts in zip(*sentences, strict=False)]
+        return sorted(joined, key=lambda hypothesis: float(hypothesis["score"]), reverse=True)
 
     def join(self, parts: list[Hypothesis]) -> Hypothesis:
         """Join hypotheses of consecutive sentences by separators."""

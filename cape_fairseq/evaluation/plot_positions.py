@@ -46,7 +46,7 @@ def compute_vectors(encoding: PositionEncoding, positions: int, layer: int) -> T
     biases = encoding.attention_biases(offsets, None, positions)
     if layer < len(biases):
         return biases[layer].self_attention.query[:, 0]
-    embeddings = encoding.embed(offsets)
+    embeddings = encoding.embed(offsets, positions)
     if layer < len(embeddings):
         return embeddings[layer][0]
     raise UserError(f"{encoding.name} has no position vectors in layer {layer}")

@@ -40,7 +40,7 @@ def check_exportable(model: nn.Module, path: Path) -> None:
         or encoding.summarize(numbers, numbers < 0) is not None
         or any(True for _ in model.encoder.layers[0].self_attn.kernel.parameters())
     )
-    if acts_in_attention or len(encoding.embed(numbers)) > 1:
+    if acts_in_attention or len(encoding.embed(numbers, 4)) > 1:
         raise UserError(
             f"{path}: {encoding.name} acts in the attention or at several layers; only positions "
             "that are added to the input can be exported"
@@ -53,7 +53,7 @@ def check_exportable(model: nn.Module, path: Path) -> None:
 def build_table(side: nn.Module, length: int) -> Tensor:
     """Return the table of ``embed_positions``: zeros up to padding, then ``length`` positions."""
     numbers = torch.arange(float(length)).unsqueeze(0)
-    embeddings = side.positions.embed(side.scale_positions(numbers))
+    embeddings = side.positions.embed(side.scale_positions(numbers), length)
     dim = side.embed_tokens.embedding_dim
     table = embeddings[0][0] if embeddings else torch.zeros(length, dim)
     return nn.functional.pad(table, (0, 0, side.padding_idx + 1, 0))

@@ -70,6 +70,7 @@ class Translator:
         config = StackedTranslationConfig(
             source_lang=self.source_lang,
             target_lang=self.target_lang,
+            max_tokens=MAX_TOKENS,
             max_source_positions=UNLIMITED,
             max_target_positions=UNLIMITED,
         )
@@ -120,6 +121,8 @@ class Translator:
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:
         """Return the sentences of a hypothesis."""
         tokens = hypothesis["tokens"]
+        if not self.has_context:
+            return [self.model.decode(tokens)]
         ends = (tokens == self.model.tgt_dict.bos()).nonzero().flatten() + 1
         return [self.model.decode(part) for part in tokens.tensor_split(ends.cpu())]
 

@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 
 from cape_fairseq.models import transformer  # noqa: F401  (registers the model first)
 from cape_fairseq.models.config import base_architecture
-from cape_fairseq.options import require
 from cape_fairseq.positions import ENCODINGS
 
 TINY = {
@@ -39,14 +38,6 @@ def wmt_en_de_18l(args: Any) -> None:
     fairseq_sizes.transformer_wmt_en_de(args)
 
 
-def validate_context(args: Any) -> None:
-    """Raise ValueError for a ``--target-context`` above ``--sentence-context``."""
-    context, target = args.sentence_context, args.target_context
-    if context is not None:
-        expected = f"at most --sentence-context {context}"
-        require(target <= context, "target_context", target, expected)
-
-
 SIZES: dict[str, Callable[[Any], None]] = {
     "": fairseq_sizes.base_architecture,
     "_tiny": tiny,
@@ -67,11 +58,8 @@ def register(name: str, encoding: str | None, preset: Callable[[Any], None]) -> 
             args.update(vars(options))
             return
         args.position_encoding = getattr(args, "position_encoding", None) or encoding
-        is_new = not hasattr(args, "source_scale_counted")  # which base_architecture sets
         preset(args)
         base_architecture(args)
-        if is_new:  # the sentence context of a checkpoint may be lowered
-            validate_context(args)
 
     register_model_architecture("positional_transformer", name)(apply)
 

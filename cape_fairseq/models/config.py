@@ -31,6 +31,10 @@ RESIDUAL_HELP = (
     "(checkpoints of it have admin-profiled)"
 )
 
+BOS_RULE = (
+    "off with --sentence-context: both are the token <s> (a checkpoint with it must be fine-tuned)"
+)
+
 
 @dataclass
 class PositionOptions:
@@ -120,6 +124,7 @@ def base_architecture(args: Any) -> None:
     Raises:
         ValueError: an option of another encoding was given.
     """
+    is_stored = hasattr(args, "source_scale_counted")  # which is set below: a checkpoint's options
     transformer_legacy.base_architecture(args)
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
     options = list_options(args)
@@ -132,9 +137,23 @@ def base_architecture(args: Any) -> None:
     base = find_encoding(args).find_base(args)
     default_bos = base.default_source_bos if args.sentence_context is None else "off"
     args.source_bos = args.source_bos or default_bos
-    if args.target_context is None:
-        args.target_context = args.sentence_context
+    resolve_target_context(args, is_stored)
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
+
+
+def resolve_target_context(args: Any, is_stored: bool) -> None:
+    """Fill in ``--target-context``. The sentence context of a checkpoint may be lowered or taken
+    away by ``--model-overrides``; the decoder then uses the smaller of the two.
+
+    Raises:
+        ValueError: a new model is given a target context above ``--sentence-context``.
+    """
+    context, target = args.sentence_context, args.target_context
+    if target is not None and not is_stored:
+        expected = f"at most --sentence-context, which is {context}"
+        require(context is not None and target <= context, "target_context", target, expected)
+    if context is None or target is None:
+        args.target_context = context
 
 
 def fill_max_positions(args: Any) -> None:
@@ -190,14 +209,13 @@ def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
 
 def validate_documents(args: Any) -> None:
     """Raise ValueError for options that documents lack, or that only documents have."""
-    cross, target = args.sentence_cross_context, args.target_context
+    cross = args.sentence_cross_context
     if args.sentence_context is None:
         expected = "left out without --sentence-context"
         require(cross == 0, "sentence_cross_context", cross, expected)
-        require(target is None, "target_context", target, expected)
         return
     augmentation = args.position_augmentation
-    require(args.source_bos == "off", "source_bos", "on", "off with --sentence-context")
+    require(args.source_bos == "off", "source_bos", "on", BOS_RULE)
     require(
         augmentation == "none",
         "position_augmentation",

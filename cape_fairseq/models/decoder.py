@@ -6,6 +6,14 @@ import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
+from cape_fairseq.models.encoder_out import (
+    EARLIER_LAYOUT,
+    FIRST_SENTENCE,
+    SOURCE_LAYOUT,
+    EncoderOut,
+    get_entry,
+    get_layout,
+)
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.attention import IncrementalState
@@ -19,9 +27,7 @@ from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import LayerBiases, Noise
 from cape_fairseq.positions.layout import Layout, find_layout
 
-EncoderOut = dict[str, list[Tensor]]
-SOURCE = "source_layout"  # entries of the encoder's output that are a Layout
-EARLIER = "earlier_layout"
+SUMMARY = "source_summary"
 
 
 class DecoderPlan(NamedTuple):
@@ -29,6 +35,7 @@ class DecoderPlan(NamedTuple):
 
     self_attention: AttentionPlan
     cross_attention: AttentionPlan
+    biases: list[LayerBiases]  # of each layer; layers beyond the end have none
     embeddings: list[Tensor]  # added to the input of each layer, [B or 1, T, C] each
 
 
@@ -78,7 +85,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         queries = 1 if is_step else prev_output_tokens.size(1)
         has_keys = is_step and prev_output_tokens.size(1) > 1  # of the cross-attention
         causal = not full_context_alignment
-        plan = self.plan(prev_output_tokens, encoder_out, noise, queries, causal, has_keys)
+        plan = self.plan_layers(prev_output_tokens, encoder_out, noise, queries, causal, has_keys)
         # Weights cost time, and in training only a criterion on alignments needs them.
         wants_weights = alignment_layer is not None or self.align_in_training or not self.training
         if alignment_layer is None:
@@ -95,7 +102,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             x = attach(x, self.output_projection.weight)  # for the chunked criterion
         return x, {"attn": [weights], "inner_states": states}
 
-    def plan(
+    def plan_layers(
         self,
         tokens: Tensor,
         encoder_out: EncoderOut | None,
@@ -108,25 +115,23 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
 
         ``has_keys`` says that an earlier step computed the keys of the cross-attention.
         """
-        layout, source = self.find_layout(tokens, encoder_out), get_layout(encoder_out, SOURCE)
-        summary = get_entry(encoder_out, "source_summary")
-        positions = self.augmentation.augment(layout.offset, layout.padding, noise, summary)
+        layout = self.find_layout(tokens, encoder_out)
+        source, summary = get_layout(encoder_out, SOURCE_LAYOUT), get_entry(encoder_out, SUMMARY)
+        positions = self.noise_source.augment(layout.offset, layout.padding, noise, summary)
         attended = self.find_attention_positions(positions, layout, noise, summary)
-        own = slice(-queries, None)
-        biases = self.compute_biases(layout, queries, None if has_keys else source)
         if self.training and source is not None:
             self.positions.count_lengths(layout, source)
+        last = slice(-queries, None)
         cross_plan = AttentionPlan()
         if source is not None:
             cross_plan = self.plan_cross_attention(
-                layout.select(own), positions[:, own], source, encoder_out, has_keys
+                layout.select(last), positions[:, last], source, encoder_out, has_keys
             )
-        layout, attended = self.prepend_earlier(layout, attended, encoder_out)
-        self_plan = self.plan_self_attention(layout, attended, queries, causal)
         return DecoderPlan(
-            self_plan._replace(biases=[layer.self_attention for layer in biases]),
-            cross_plan._replace(biases=[layer.cross_attention for layer in biases]),
-            self.positions.embed(positions[:, own]),
+            self.plan_self_attention(layout, attended, encoder_out, queries, causal),
+            cross_plan,
+            self.compute_biases(layout, queries, None if has_keys else source),
+            self.positions.embed(positions[:, last], layout.bound_offsets(not self.training)),
         )
 
     def run_layers(
@@ -144,11 +149,15 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         for layer in self.layers:
             if layer.number > 0:
                 x = self.add_embedding(x, plan.embeddings, layer.number)
-            cross_plan = plan.cross_attention
+            self_plan, cross_plan = plan.self_attention, plan.cross_attention
+            if layer.number < len(plan.biases):
+                biases = plan.biases[layer.number]
+                self_plan = self_plan._replace(biases=biases.self_attention)
+                cross_plan = cross_plan._replace(biases=biases.cross_attention)
             if layer.number == weighted_layer and cross_plan.blocks is None:
                 cross_plan = cross_plan._replace(need_weights=True)
             x, layer_weights = self.run_layer(
-                layer, x, source, plan.self_attention, cross_plan, incremental_state
+                layer, x, source, self_plan, cross_plan, incremental_state
             )
             states.append(x)
             if layer_weights is not None:
@@ -184,35 +193,35 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         """Find the layout of int64 [B, T], in a document after its earlier sentences."""
         if self.window is None:
             return find_layout(tokens, self.padding_idx)
-        source = get_layout(encoder_out, SOURCE)
-        first = get_entry(encoder_out, "first_sentence")
+        source = get_layout(encoder_out, SOURCE_LAYOUT)
+        first = get_entry(encoder_out, FIRST_SENTENCE)
         first = 0 if first is None else first
         last = None if source is None else source.sentence.amax(1, keepdim=True)
         layout = find_layout(tokens, self.padding_idx, self.separator, True, first, last)
-        earlier = get_layout(encoder_out, EARLIER)
+        earlier = get_layout(encoder_out, EARLIER_LAYOUT)
         return layout if earlier is None else layout.continue_from(earlier)
 
-    def prepend_earlier(
-        self, layout: Layout, positions: Tensor, encoder_out: EncoderOut | None
-    ) -> tuple[Layout, Tensor]:
-        """Put the layout and positions of keys of earlier sentences before those of the tokens."""
-        earlier = get_layout(encoder_out, EARLIER)
-        if earlier is None:
-            return layout, positions
-        chosen = self.positions.choose_attention_positions(earlier.offset, earlier.column)
-        positions = positions.expand(layout.padding.shape)
-        return earlier.join(layout), torch.cat([chosen, positions], dim=1)
-
     def plan_self_attention(
-        self, layout: Layout, positions: Tensor, queries: int, causal: bool
+        self,
+        layout: Layout,
+        positions: Tensor,
+        encoder_out: EncoderOut | None,
+        queries: int,
+        causal: bool,
     ) -> AttentionPlan:
-        """Plan the self-attention of the last ``queries`` tokens to all."""
-        if self.window is not None:
-            return self.plan_document(layout, positions, queries, causal)
-        # Padding on the right is later than every real token, and so hidden already.
-        is_hidden = causal and layout.index.size(0) == 1
-        padding = None if is_hidden else layout.padding
-        return self.plan_sentence(positions, queries, padding, causal)
+        """Plan the self-attention of the last ``queries`` tokens to all, and to the keys of earlier
+        sentences."""
+        if self.window is None:
+            # Padding on the right is later than every real token, and so hidden already.
+            is_right = causal and layout.index.size(0) == 1
+            padding = None if is_right else layout.padding
+            return self.plan_sentence(positions, queries, padding, causal)
+        earlier = get_layout(encoder_out, EARLIER_LAYOUT)
+        if earlier is not None:
+            before = self.positions.attention_positions(earlier.offset, earlier.column, False)
+            positions = torch.cat([before, positions.expand(layout.padding.shape)], dim=1)
+            layout = earlier.join(layout)
+        return self.plan_document(layout, positions, queries, causal)
 
     def plan_cross_attention(
         self,
@@ -224,7 +233,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
     ) -> AttentionPlan:
         """Plan the cross-attention of queries with this layout and these positions."""
         source_positions = get_entry(encoder_out, "source_positions")
-        plan = self.hide_source(layout, source)
+        plan = self.plan_source_mask(layout, source)
         if not self.positions.rotates_cross_attention:
             return plan
         if self.window is not None and self.cross_window.before > 0:
@@ -235,7 +244,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         key_rotation = None if has_keys else self.positions.rotation(source_positions)
         return plan._replace(query_rotation=rotation, key_rotation=key_rotation)
 
-    def hide_source(self, layout: Layout, source: Layout) -> AttentionPlan:
+    def plan_source_mask(self, layout: Layout, source: Layout) -> AttentionPlan:
         """Plan what queries see of the source: all of a sentence, or a document's window."""
         padding = source.padding if has_padding(source.padding) else None
         if self.window is None:
@@ -252,15 +261,16 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
     ) -> list[LayerBiases]:
         """Compute the biases of the last ``queries`` tokens, and those of the source's keys unless
         an earlier step computed them."""
-        length, offsets = layout.index.size(1), layout.offset[:, -queries:]
+        exactly = not self.training
+        length, offsets = layout.bound_offsets(exactly), layout.offset[:, -queries:]
         if source is None:
             return self.positions.attention_biases(offsets, None, length)
-        length = max(length, source.index.size(1))
+        length = max(length, source.bound_offsets(exactly))
         return self.positions.attention_biases(offsets, source.offset, length)
 
     def embed(self, tokens: Tensor, embeddings: list[Tensor]) -> Tensor:
         """Compute the input of the first layer: int64 [B, T] -> [T, B, C]."""
-        x = self.embed_words(tokens)
+        x = self.embed_input_tokens(tokens)
         x = x if self.quant_noise is None else self.quant_noise(x)
         x = x if self.project_in_dim is None else self.project_in_dim(x)
         x = self.add_embedding(x.transpose(0, 1), embeddings, 0)
@@ -270,18 +280,6 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
     def max_positions(self) -> int:
         """Return the number of target tokens."""
         return self.length_limit
-
-
-def get_entry(encoder_out: EncoderOut | None, name: str) -> Tensor | None:
-    """Return an entry of the encoder's output, or None."""
-    entries = (encoder_out or {}).get(name)
-    return entries[0] if entries else None
-
-
-def get_layout(encoder_out: EncoderOut | None, name: str) -> Layout | None:
-    """Return a layout that the encoder's output carries, or None."""
-    entries = (encoder_out or {}).get(name)
-    return Layout(*entries) if entries else None
 
 
 def drop_bos(values: Tensor, padding: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
+from cape_fairseq.models.encoder_out import SOURCE_LAYOUT, EncoderOut
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.layers import EncoderLayer
@@ -16,10 +17,8 @@ from cape_fairseq.modules.plan import AttentionPlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import Noise
+from cape_fairseq.positions.base import Noise, Summary
 from cape_fairseq.positions.layout import Layout, find_layout
-
-EncoderOut = dict[str, list[Tensor]]
 
 
 class PositionalEncoder(PositionalSide, TransformerEncoderBase):
@@ -70,21 +69,17 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         layout = find_layout(tokens, self.padding_idx, self.separator)
         padding = layout.padding if has_padding(layout.padding) else None
         positions = self.scale_positions(layout.offset)
-        summary = self.augmentation.summarize(positions, layout.padding)
-        positions = self.augmentation.augment(positions, layout.padding, noise, summary)
-        plan = self.plan_attention(
-            layout, self.find_attention_positions(positions, layout, noise, summary), padding
-        )
-        embeddings = self.positions.embed(positions)
+        summary = self.noise_source.summarize(positions, layout.padding)
+        positions = self.noise_source.augment(positions, layout.padding, noise, summary)
+        attended = self.find_attention_positions(positions, layout, noise, summary)
+        plans = self.plan_layers(layout, attended, padding)
+        embeddings = self.positions.embed(positions, layout.bound_offsets(not self.training))
         if self.training:
             self.positions.count_lengths(layout)
 
         x, embedding = self.embed(tokens, token_embeddings, embeddings, padding)
-        states = self.run_layers(x, embeddings, plan)
+        states = self.run_layers(x, embeddings, plans)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
-        if self.has_wide_cross_attention:  # sentences are seen in their places
-            positions = self.scale_positions(layout.index)
-        is_rotated = self.positions.rotates_cross_attention
         return {
             "encoder_out": [x],  # S x B x C
             "encoder_padding_mask": [layout.padding],  # B x S
@@ -93,7 +88,18 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~layout.padding).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            "source_layout": layout.list_parts(),  # each B x S
+            **self.list_position_entries(layout, positions, summary),
+        }
+
+    def list_position_entries(
+        self, layout: Layout, positions: Tensor, summary: Summary
+    ) -> EncoderOut:
+        """Return what the decoder's positions need of the source."""
+        if self.has_wide_cross_attention:  # sentences are seen in their places
+            positions = self.scale_positions(layout.index)
+        is_rotated = self.positions.rotates_cross_attention
+        return {
+            SOURCE_LAYOUT: layout.list_parts(),  # each B x S
             "source_positions": [positions.expand(layout.padding.shape)] if is_rotated else [],
             "source_summary": [] if summary is None else [summary],  # B x 1
         }
@@ -111,17 +117,21 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             )
         return super().forward_torchscript(net_input)
 
-    def plan_attention(
+    def plan_layers(
         self, layout: Layout, positions: Tensor, padding: Tensor | None
-    ) -> AttentionPlan:
-        """Plan the self-attention of all layers."""
+    ) -> list[AttentionPlan]:
+        """Plan the self-attention of each layer."""
         length = layout.padding.size(1)
         if self.window is None:
             plan = self.plan_sentence(positions, length, padding, causal=False)
         else:
             plan = self.plan_document(layout, positions, length, causal=False)
-        biases = self.positions.attention_biases(layout.offset, None, layout.index.size(1))
-        return plan._replace(biases=[layer.self_attention for layer in biases])
+        bound = layout.bound_offsets(not self.training)
+        biases = self.positions.attention_biases(layout.offset, None, bound)
+        plans = [plan] * len(self.layers)
+        for number, layer in enumerate(biases):
+            plans[number] = plan._replace(biases=layer.self_attention)
+        return plans
 
     def embed(
         self,
@@ -132,7 +142,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
     ) -> tuple[Tensor, Tensor]:
         """Compute the input of the first layer [S, B, C], and scaled embeddings [B, S, C]."""
         if token_embeddings is None:
-            embedded = self.embed_words(tokens)
+            embedded = self.embed_input_tokens(tokens)
         else:
             embedded = self.embed_scale * token_embeddings
         x = self.add_embedding(embedded.transpose(0, 1), embeddings, 0)
@@ -141,13 +151,15 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         x = x if self.quant_noise is None else self.quant_noise(x)
         return x if padding is None else x.masked_fill(padding.t().unsqueeze(-1), 0), embedded
 
-    def run_layers(self, x: Tensor, embeddings: list[Tensor], plan: AttentionPlan) -> list[Tensor]:
+    def run_layers(
+        self, x: Tensor, embeddings: list[Tensor], plans: list[AttentionPlan]
+    ) -> list[Tensor]:
         """Return the input of the first layer and the outputs of all, each [S, B, C]."""
         states = [x]
         for layer in self.layers:
             if layer.number > 0:
                 x = self.add_embedding(x, embeddings, layer.number)
-            x = self.run_layer(layer, x, plan)
+            x = self.run_layer(layer, x, plans[layer.number])
             states.append(x)
         return states
 

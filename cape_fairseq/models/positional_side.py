@@ -36,17 +36,17 @@ class PositionalSide:
         self.random_positions = RandomPositions(cfg) if is_random else None
         for number in range(len(self.layers)):
             layer = self.layers[number]
-            layer.number = number
+            layer.number = number  # iteration over the layers may drop some (layer drop)
             layer.self_attn.kernel = self.positions.build_kernel(number)
 
     @property
-    def augmentation(self) -> PositionEncoding | RandomPositions:
+    def noise_source(self) -> PositionEncoding | RandomPositions:
         """Return what samples noise and moves positions by it."""
         return self.random_positions or self.positions
 
     @property
     def separator(self) -> int | None:
-        """Return the token between the sentences of a document, if the model knows documents."""
+        """Return the token between the sentences of a document, or None without documents."""
         return None if self.window is None else self.dictionary.bos()
 
     @property
@@ -67,7 +67,7 @@ class PositionalSide:
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)
 
-    def embed_words(self, tokens: Tensor) -> Tensor:
+    def embed_input_tokens(self, tokens: Tensor) -> Tensor:
         """Embed int64 [B, T]: [B, T, C]. A separator is an end of sentence."""
         if self.separator is not None:
             tokens = tokens.masked_fill(tokens == self.separator, self.dictionary.eos())
@@ -88,10 +88,9 @@ class PositionalSide:
         self, positions: Tensor, layout: Layout, noise: Noise, summary: Summary
     ) -> Tensor:
         """Return the positions of self-attention, [B or 1, T]."""
-        if noise is not None or summary is not None:
-            return positions
+        is_augmented = noise is not None or summary is not None
         columns = self.scale_positions(layout.column)
-        return self.positions.choose_attention_positions(positions, columns)
+        return self.positions.attention_positions(positions, columns, is_augmented)
 
     def plan_sentence(
         self, positions: Tensor, queries: int, padding: Tensor | None, causal: bool

@@ -111,13 +111,13 @@ class PositionalTransformer(TransformerModelBase):
         and the rank together are the key of a generator, so that micro-batches, ranks and runs
         with neighbouring seeds get different noise, and a resumed run that of an unbroken one.
         """
-        augmentation = self.encoder.augmentation  # it samples for both sides
-        if not augmentation.samples_noise:
+        noise_source = self.encoder.noise_source  # it samples for both sides
+        if not noise_source.samples_noise:
             return None, None
         several = distributed.is_available() and distributed.is_initialized()
         rank = distributed.get_rank() if several else 0
         stream = int(torch.randint(2**62, ()))
-        source, target = augmentation.sample(
+        source, target = noise_source.sample(
             src_tokens.size(0),
             src_tokens.size(1) + (self.encoder.bos is not None),
             prev_output_tokens.size(1),

@@ -64,7 +64,7 @@ class StoredModel(NamedTuple):
 class Changes(NamedTuple):
     """Differences of a model from the checkpoint that it is loaded from."""
 
-    moved: dict[str, str]  # parameters of positions, from the checkpoint's name to the model's
+    renamed: dict[str, str]  # parameters of positions, from the checkpoint's name to the model's
     initialized: list[str]  # parameters of positions that the checkpoint lacks
     dropped: list[str]  # parameters of positions that the model lacks
     omegas: list[str]  # ADMIN's residual weights that the checkpoint lacks
@@ -99,7 +99,7 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     check_dictionaries(model, stored)
     changes = compare(stored, model)
     report(stored, model, changes)
-    state = apply(changes, stored, model)
+    state = build_state(changes, stored, model)
     state_dict.update({prefix + key: value for key, value in state.items()})
 
 
@@ -150,15 +150,15 @@ def check_dictionaries(model: nn.Module, stored: StoredModel) -> None:
 def compare(stored: StoredModel, model: nn.Module) -> Changes:
     """Find what loading a checkpoint into a model changes; neither is changed here."""
     current, parameters = decode_options(model.encoder.position_options), model.state_dict()
-    moved = move_base_encoding(stored, current)
-    names = {moved.get(key, key) for key in stored.parameters} | {OPTIONS, SCALE}
+    renamed = rename_base_encoding(stored, current)
+    names = {renamed.get(key, key) for key in stored.parameters} | {OPTIONS, SCALE}
     missing = [key for key in parameters if key not in names]
     initialized = [key for key in missing if POSITIONS.match(key)]
     dropped = [key for key in names if POSITIONS.match(key) and key not in parameters]
     omegas = [key for key in missing if key.endswith("_omega")]
     scale = choose_scale(stored, model)
     return Changes(
-        moved,
+        renamed,
         initialized,
         sorted(dropped),
         omegas,
@@ -167,7 +167,7 @@ def compare(stored: StoredModel, model: nn.Module) -> Changes:
     )
 
 
-def move_base_encoding(stored: StoredModel, current: dict[str, Any]) -> dict[str, str]:
+def rename_base_encoding(stored: StoredModel, current: dict[str, Any]) -> dict[str, str]:
     """Return new names of the parameters of an encoding that becomes another's base, or back."""
     has_base = current["base"] != current["position_encoding"]
     had_base = stored.options["base"] != stored.options["position_encoding"]
@@ -235,10 +235,10 @@ def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
     logger.warning("warm start from %s%s: %s", source, names, "; ".join(changes.messages))
 
 
-def apply(changes: Changes, stored: StoredModel, model: nn.Module) -> State:
+def build_state(changes: Changes, stored: StoredModel, model: nn.Module) -> State:
     """Return the state that the model loads."""
     parameters = model.state_dict()
-    state = {changes.moved.get(key, key): value for key, value in stored.parameters.items()}
+    state = {changes.renamed.get(key, key): value for key, value in stored.parameters.items()}
     for key in changes.dropped:
         del state[key]
     for key in changes.initialized:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cape_fairseq.modules.kernels import DotProduct, rotate
-from cape_fairseq.modules.plan import NO_BIASES, AttentionBiases, AttentionPlan, Block
+from cape_fairseq.modules.plan import AttentionPlan, Block
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
@@ -28,7 +28,6 @@ class Attention(MultiheadAttention):
         query: Tensor,
         key: Tensor | None,
         plan: AttentionPlan,
-        biases: AttentionBiases = NO_BIASES,
         incremental_state: IncrementalState | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from query [T, B, C] to key [S, B, C], or to itself if ``key`` is None.
@@ -36,11 +35,11 @@ class Attention(MultiheadAttention):
         ``incremental_state`` holds keys and values of earlier steps. Returns [T, B, C] and the
         weights [B, H, T, S], if the plan wants them.
         """
-        q = self.project(self.q_proj, query, biases.query)
+        q = self.project(self.q_proj, query, plan.biases.query)
         if plan.query_rotation is not None:
             q = rotate(q, plan.query_rotation)
         source = query if key is None else key
-        k, v = self.project_keys(source, plan, biases, incremental_state)
+        k, v = self.project_keys(source, plan, incremental_state)
         if v.dtype != q.dtype:  # biases make float32 of what they are added to
             q, k, v = q.float(), k.float(), v.float()
         if plan.blocks is not None:
@@ -84,19 +83,15 @@ class Attention(MultiheadAttention):
         return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
 
     def project_keys(
-        self,
-        source: Tensor,
-        plan: AttentionPlan,
-        biases: AttentionBiases,
-        incremental_state: IncrementalState | None,
+        self, source: Tensor, plan: AttentionPlan, incremental_state: IncrementalState | None
     ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, D], after those of earlier
         steps."""
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         if saved and self.encoder_decoder_attention:
             return saved["prev_key"], saved["prev_value"]
-        k = self.project(self.k_proj, source, biases.key)
-        v = self.project(self.v_proj, source, biases.value)
+        k = self.project(self.k_proj, source, plan.biases.key)
+        v = self.project(self.v_proj, source, plan.biases.value)
         if plan.key_rotation is not None:
             k = rotate(k, plan.key_rotation)
         if saved:

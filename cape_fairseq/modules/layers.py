@@ -56,8 +56,6 @@ def feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
 class EncoderLayer(ResidualMixin, TransformerEncoderLayerBase):
     """Self-attention and feed-forward."""
 
-    number = 0  # the layer's, from 0; set by the encoder
-
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
         self.add_omegas(cfg, "self_attn", "fc")
@@ -68,17 +66,13 @@ class EncoderLayer(ResidualMixin, TransformerEncoderLayerBase):
     def forward(self, x: Tensor, plan: AttentionPlan) -> Tensor:
         """Run the layer on x [S, B, C]."""
         norm = self.self_attn_layer_norm
-        y, _ = self.self_attn(
-            self.normalize_input(x, norm), None, plan, plan.find_biases(self.number)
-        )
+        y, _ = self.self_attn(self.normalize_input(x, norm), None, plan)
         x = self.add_residual(y, x, norm, self.self_attn_omega)
         return feed_forward(self, x)
 
 
 class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
     """Causal self-attention, cross-attention and feed-forward."""
-
-    number = 0  # the layer's, from 0; set by the decoder
 
     def __init__(self, cfg: Any, no_encoder_attn: bool = False) -> None:
         super().__init__(cfg, no_encoder_attn)
@@ -109,17 +103,13 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
         them.
         """
         norm = self.self_attn_layer_norm
-        biases = self_plan.find_biases(self.number)
-        y, _ = self.self_attn(
-            self.normalize_input(x, norm), None, self_plan, biases, incremental_state
-        )
+        y, _ = self.self_attn(self.normalize_input(x, norm), None, self_plan, incremental_state)
         x = self.add_residual(y, x, norm, self.self_attn_omega)
         weights = None
         if self.encoder_attn is not None and encoder_out is not None:
             norm = self.encoder_attn_layer_norm
-            biases = cross_plan.find_biases(self.number)
             y, weights = self.encoder_attn(
-                self.normalize_input(x, norm), encoder_out, cross_plan, biases, incremental_state
+                self.normalize_input(x, norm), encoder_out, cross_plan, incremental_state
             )
             x = self.add_residual(y, x, norm, self.encoder_attn_omega)
         return feed_forward(self, x), weights

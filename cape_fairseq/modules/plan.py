@@ -1,6 +1,5 @@
 """The plan of an attention: all that its layers are told besides queries and keys."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -34,10 +33,6 @@ class AttentionPlan(NamedTuple):
     causal: bool = False  # without a mask, later keys are hidden in the parallel pass
     query_rotation: Tensor | None = None  # complex [B or 1, 1, T, D / 2]
     key_rotation: Tensor | None = None  # complex [B or 1, 1, S, D / 2], for keys computed now
-    biases: Sequence[AttentionBiases] = ()  # of each layer; layers beyond the end have none
+    biases: AttentionBiases = NO_BIASES  # of one layer
     earlier_keys: int | None = None  # keys of earlier steps that are still needed (None: all)
     need_weights: bool = False  # also return the attention weights
-
-    def find_biases(self, layer: int) -> AttentionBiases:
-        """Return the biases of a layer."""
-        return self.biases[layer] if layer < len(self.biases) else NO_BIASES

@@ -8,11 +8,7 @@ import torch
 
 
 def autocast(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate the forward pass of a module whose ``autocast`` is ``none`` or ``bf16``.
-
-    Layers are decorated as well as sides, because ``--checkpoint-activations`` computes layers
-    again outside of the autocast of their side.
-    """
+    """Decorate the forward pass of a module whose ``autocast`` is ``none`` or ``bf16``."""
 
     @wraps(forward)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -97,18 +97,23 @@ class PositionEncoding(nn.Module):
         """Return the positions with noise. They restart in every sentence of a document."""
         return positions
 
-    def choose_attention_positions(self, positions: Tensor, columns: Tensor) -> Tensor:
-        """Return the positions of self-attention: of the layout, or only its columns.
+    def attention_positions(self, positions: Tensor, columns: Tensor, is_augmented: bool) -> Tensor:
+        """Return the positions that self-attention sees, [B or 1, T].
 
         Args:
             positions: see :meth:`augment`.
-            columns: running positions, scaled as the others; where padding is counted as well, so
-                that one row can stand for all. Only their differences mean anything.
+            columns: running positions through the whole text, of which only differences mean
+                anything: they count padding as well, so that one row can stand for all.
+            is_augmented: ``positions`` are not those of the layout.
         """
         return positions
 
-    def embed(self, positions: Tensor) -> list[Tensor]:
-        """Return what is added to the input of each layer, [B or 1, T, C] each."""
+    def embed(self, positions: Tensor, length: int) -> list[Tensor]:
+        """Return what is added to the input of each layer, [B or 1, T, C] each.
+
+        Args:
+            length: a number that all offsets are below.
+        """
         return []
 
     def rotation(self, positions: Tensor) -> Tensor | None:
@@ -149,8 +154,8 @@ class RelativeEncoding(PositionEncoding):
     document.
     """
 
-    def choose_attention_positions(self, positions: Tensor, columns: Tensor) -> Tensor:
-        return columns
+    def attention_positions(self, positions: Tensor, columns: Tensor, is_augmented: bool) -> Tensor:
+        return positions if is_augmented else columns
 
 
 ENCODINGS: dict[str, type[PositionEncoding]] = {}

@@ -112,8 +112,8 @@ class FLOATER(PositionEncoding):
     ) -> Tensor:
         return self.base_encoding.augment(positions, padding, noise, summary)
 
-    def choose_attention_positions(self, positions: Tensor, columns: Tensor) -> Tensor:
-        return self.base_encoding.choose_attention_positions(positions, columns)
+    def attention_positions(self, positions: Tensor, columns: Tensor, is_augmented: bool) -> Tensor:
+        return self.base_encoding.attention_positions(positions, columns, is_augmented)
 
     def rotation(self, positions: Tensor) -> Tensor | None:
         return self.base_encoding.rotation(positions)
@@ -124,10 +124,10 @@ class FLOATER(PositionEncoding):
     def build_kernel(self, layer: int) -> DotProduct:
         return self.base_encoding.build_kernel(layer)
 
-    def embed(self, positions: Tensor) -> list[Tensor]:
+    def embed(self, positions: Tensor, length: int) -> list[Tensor]:
         if self.is_bias:
-            return self.base_encoding.embed(positions)
-        vectors = self.solve(positions.size(1)).unflatten(1, (self.layers, 1))
+            return self.base_encoding.embed(positions, length)
+        vectors = self.solve(length).unflatten(1, (self.layers, 1))
         return [
             read(vectors[:, layer, 0], positions).transpose(0, 1) for layer in range(self.layers)
         ]

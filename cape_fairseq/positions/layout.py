@@ -21,7 +21,8 @@ class Layout(NamedTuple):
 
     padding: Tensor  # bool [B, T], True at padding
     index: Tensor  # float32 [B or 1, T], counts the real tokens of the text from 0
-    column: Tensor  # float32 [B or 1, T], counts padding, too: one row can stand for all
+    column: Tensor  # float32 [B or 1, T], counts padding, too, so that one row can stand for all;
+    # between real tokens its differences are those of index
     offset: Tensor  # float32 [B or 1, T], index inside the sentence
     sentence: Tensor | None = None  # int64 [B, T], counts sentences from 0; None for single ones
 
@@ -49,6 +50,13 @@ class Layout(NamedTuple):
         index = self.index + earlier.index[:, -1:] + 1
         column = self.column + earlier.column[:, -1:] + 1
         return self._replace(index=index, column=column)
+
+    def bound_offsets(self, exactly: bool) -> int:
+        """Return a number that all offsets are below. ``exactly`` asks for the longest sentence of
+        documents, for which a GPU has to be waited for; otherwise it is the length of the text."""
+        if self.sentence is None or not exactly:
+            return self.index.size(1)
+        return max(1, int(self.offset.max()) + 1)
 
     def find_ends(self) -> Tensor:
         """Return bool [B, T], True at the last token of each sentence."""

@@ -65,14 +65,18 @@ def test_search_scores_as_the_parallel_pass(name, context, target, cross):
 
 @pytest.mark.parametrize("limits", [{}, {"max_len_a": 0.5, "max_len_b": 1}])
 @pytest.mark.parametrize("max_tokens", [None, 10])
-def test_without_context_the_search_is_that_of_each_sentence(max_tokens, limits):
-    model, documents = build_document_model("rope_cross", 0), make_documents()
+@pytest.mark.parametrize("name", ["cape", "relpos", "rope_cross", "alibi", "floater-rope_cross"])
+def test_without_context_the_search_is_that_of_each_sentence(name, max_tokens, limits):
+    model, documents = build_document_model(name, 0), make_documents()
     found = generate([model], documents, max_tokens=max_tokens, **limits)
     for document, hypotheses in zip(documents, found, strict=True):
         alone = [search_alone(model, words, **limits) for words, _ in document]
-        for k, hypothesis in enumerate(hypotheses):
-            expected = join([sentence[k]["tokens"].tolist()[:-1] for sentence in alone])
-            assert hypothesis["tokens"].tolist() == expected
+        expected = [
+            join([sentence[k]["tokens"].tolist()[:-1] for sentence in alone])
+            for k in range(len(hypotheses))
+        ]
+        assert sorted(h["tokens"].tolist() for h in hypotheses) == sorted(expected)
+        assert hypotheses[0]["tokens"].tolist() == expected[0]
 
 
 @pytest.mark.parametrize("options", [{"max_len_a": 0.5, "max_len_b": 1}, {"min_len": 4}])
@@ -125,6 +129,47 @@ def test_a_prefix_is_given_to_the_first_sentences(target):
     assert found[1][0]["tokens"][0] == 30
     counts = [(hypotheses[0]["tokens"] == SEP).sum().item() for hypotheses in found]
     assert counts == [2, 1]
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_prefix_of_one_document_changes_no_other(target):
+    """Also with a shortest length, which fairseq does not ask of rows with a prefix."""
+    model = build_document_model("rope_cross", 1, target=target)
+    prefix = torch.tensor([[20, 21], [PAD, PAD]])
+    found = make_generator([model], min_len=4).generate(
+        [model], make_sample(make_documents()), prefix
+    )
+    (alone,) = generate([model], make_documents()[1:], min_len=4)
+    assert torch.equal(found[1][0]["tokens"], alone[0]["tokens"])
+    assert found[0][0]["tokens"][:2].tolist() == [20, 21]
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_prefix_is_cut_at_the_longest_length(target):
+    model = build_document_model("rope_cross", 1, target=target)
+    limits = {"max_len_a": 0, "max_len_b": 3}
+    prefix = torch.tensor([list(range(20, 28)), [PAD] * 8])
+    found = make_generator([model], **limits).generate(
+        [model], make_sample(make_documents()), prefix
+    )
+    assert found[0][0]["tokens"][:4].tolist() == [20, 21, 22, SEP]
+
+
+def test_an_empty_sentence_in_a_prefix_is_an_error():
+    model = build_document_model("rope_cross", 1)
+    prefix = torch.tensor([[20, SEP, SEP, 22], [30, PAD, PAD, PAD]])
+    with pytest.raises(ValueError, match="empty sentence"):
+        make_generator([model]).generate([model], make_sample(make_documents()), prefix)
+
+
+def test_an_ensemble_may_have_different_cross_contexts():
+    models = [build_document_model("rope_cross", 1, cross, seed=cross + 1) for cross in (0, 1)]
+    alone = [generate([model], make_documents()) for model in models]
+    both = generate(models, make_documents())
+    same = generate(models[1:], make_documents())
+    assert len(both) == len(alone[0]) == 2
+    for one, other in zip(alone[1], same, strict=True):
+        assert torch.equal(one[0]["tokens"], other[0]["tokens"])
 
 
 @pytest.mark.parametrize("target", [0, 1])

@@ -27,6 +27,19 @@ def test_steps_equal_the_parallel_pass(system):
             torch.testing.assert_close(scores[:, 0], parallel[:, step - 1], atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("system", [s for s in SYSTEMS if s.startswith("floater")])
+def test_many_steps_equal_the_parallel_pass(system):
+    """Beyond the vectors that FLOATER solves at first."""
+    model, source = build(system), make_batch([4])
+    target = make_batch([200], begin=True)
+    parallel = decode(model, source, target)
+    with torch.no_grad():
+        encoder_out, state = model.encoder(source), {}
+        for step in range(1, 201):
+            scores, _ = model.decoder(target[:, :step], encoder_out, state)
+    torch.testing.assert_close(scores[:, 0], parallel[:, -1], atol=2e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_reordered_hypotheses_keep_their_source(system):
     """As in beam search: rows change places within a sentence, then a sentence ends."""

@@ -55,21 +55,38 @@ def cut_noise(noise, first, length):
     return type(noise)(*parts)
 
 
+def widen_noise(noise, widen):
+    """The noise of a padded document."""
+    if noise is None:
+        return None
+    parts = [torch.nn.functional.pad(x, widen) if x.size(1) > 1 else x for x in noise]
+    return type(noise)(*parts)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", NAMES)
-def test_without_context_a_document_trains_as_its_sentences(name):
-    """Loss and gradients with the same noise."""
+def test_without_context_a_document_trains_as_its_sentences(name, side):
+    """Loss and gradients with the same noise, and with padding."""
     model = build_document_model(name, 0).train()
     (document,) = make_documents()[:1]
     source, previous, target = make_inputs([document])
     torch.manual_seed(7)
     source_noise, target_noise = model.sample_noise(source, previous)
+    width = 2
 
     def compute_loss(source, previous, labels, source_noise, target_noise):
         out = model.decoder(previous, model.encoder(source, noise=source_noise), noise=target_noise)
         labels = model.get_targets({"target": torch.tensor([labels])}, out)
-        return torch.nn.functional.cross_entropy(out[0][0], labels[0], reduction="sum")
+        return torch.nn.functional.cross_entropy(
+            out[0][0], labels[0], reduction="sum", ignore_index=PAD
+        )
 
-    whole = compute_loss(source, previous, target[0], source_noise, target_noise)
+    widen = (width, 0) if side == "left" else (0, width)
+    wide = [torch.nn.functional.pad(x, widen, value=PAD) for x in (source, previous)]
+    noise = [widen_noise(x, widen) for x in (source_noise, target_noise)]
+    padding = [PAD] * width
+    labels = [*padding, *target[0]] if side == "left" else [*target[0], *padding]
+    whole = compute_loss(*wide, labels, *noise)
     alone, source_start, target_start = 0.0, 0, 0
     for words, translation in document:
         alone = alone + compute_loss(
@@ -316,6 +333,8 @@ def test_target_context_is_at_most_the_sentence_context():
     args.sentence_context = 0  # by --model-overrides
     configure(args)
     assert build("sinpos", **vars(args)).decoder.window.before == 0
+    args.sentence_context = None
+    assert build("sinpos", **vars(args)).decoder.window is None
 
 
 def test_fairseqs_generator_rejects_a_document():

@@ -48,7 +48,7 @@ def test_noise_covers_the_source_bos():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_only_training_is_random(system):
     model = build(system)
-    is_random = model.encoder.augmentation.samples_noise
+    is_random = model.encoder.noise_source.samples_noise
 
     def scores():
         with torch.no_grad():
