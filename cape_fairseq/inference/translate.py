@@ -3,23 +3,27 @@
 import itertools
 import logging
 import sys
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import sentencex
 import torch
 from fairseq import hub_utils
 from tqdm import tqdm
 
-from cape_fairseq.command_line import UserError, build_parser
+from cape_fairseq.command_line import UserError, build_parser, read_lines
+from cape_fairseq.data.cleaning import clean_line
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
+from cape_fairseq.inference.sentences import NO_SPACES, find_language, halve, split_sentences
 from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import (
     StackedTranslationConfig,
     StackedTranslationTask,
     is_document_model,
 )
+
+logger = logging.getLogger(__name__)
 
 EXAMPLES = """
   cape-fairseq translate runs/mine/cape_transformer_tiny/checkpoint_best.pt < text.en > text.de
@@ -29,17 +33,20 @@ DESCRIPTION = (
     "Translate raw text: a paragraph per line; empty lines separate documents. Paragraphs are split"
     " into sentences, and their translations have as many. A model with --sentence-context sees the"
     " sentences before; others translate sentence by sentence. Dictionaries and BPE codes are found"
-    " beside the checkpoint (dict.*.txt, bpecodes)."
+    " beside the checkpoint (dict.*.txt, bpecodes). Words that the model does not know become"
+    " <unk>, with a warning."
 )
-MAX_WORDS = 200  # longer sentences are cut
-MAX_TOKENS = 50_000  # of a batch; decoding sees a sentence of each document at a time
+MAX_SUBWORDS = 400  # longer sentences are cut
+MAX_TOKENS = 50_000  # source tokens that are decoded side by side
+CHECKED_TOKENS = 20  # from here on most tokens must be known
 
 
 class Translator:
     """Translate raw text with a checkpoint, by fairseq's hub interface.
 
     Dictionaries are found in ``data``, beside the checkpoint or in the data of the training, codes
-    of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside the checkpoint.
+    of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside the checkpoint. ``language`` has the
+    rules by which paragraphs are split (default: the source language).
     """
 
     def __init__(
@@ -48,28 +55,29 @@ class Translator:
         data: str | Path | None = None,
         bpe_codes: str | Path | None = None,
         tokenizer: str = "moses",
+        language: str | None = None,
+        cpu: bool = False,
     ) -> None:
         path = Path(checkpoint)
         _, task = get_options(read_checkpoint(path))
-        folder, self.source_lang, self.target_lang = find_data(path, data, task)
-        codes = Path(bpe_codes) if bpe_codes else path.parent / "bpecodes"
-        if bpe_codes and not codes.is_file():
-            raise UserError(f"there are no BPE codes {codes}")
-        segmentation = {"bpe": "subword_nmt", "bpe_codes": str(codes)} if codes.is_file() else {}
+        folder, source_lang, target_lang = find_data(path, data, task)
+        self.language = find_language(language or source_lang)
+        self.joiner = "" if target_lang.lower()[:2] in NO_SPACES else " "
+        segmentation = find_segmentation(path, bpe_codes)
         loaded = hub_utils.from_pretrained(
             str(path.parent.resolve()),
             path.name,
             str(folder.resolve()),
             tokenizer=tokenizer,
             task="translation",
-            source_lang=self.source_lang,
-            target_lang=self.target_lang,
+            source_lang=source_lang,
+            target_lang=target_lang,
             **segmentation,
         )
         source, target = loaded["task"].source_dictionary, loaded["task"].target_dictionary
         config = StackedTranslationConfig(
-            source_lang=self.source_lang,
-            target_lang=self.target_lang,
+            source_lang=source_lang,
+            target_lang=target_lang,
             max_tokens=MAX_TOKENS,
             max_source_positions=UNLIMITED,
             max_target_positions=UNLIMITED,
@@ -77,9 +85,12 @@ class Translator:
         task = StackedTranslationTask(config, source, target)
         self.model = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
         self.has_context = is_document_model(self.model.models[0])
-        if not segmentation and any("@@" in w for w in self.model.task.source_dictionary.symbols):
-            raise UserError(f"{path} was trained on subwords; give --bpe-codes or make {codes}")
-        if torch.cuda.is_available():
+        if not segmentation and any("@@" in word for word in source.symbols):
+            raise UserError(
+                f"{path} was trained on subwords; give --bpe-codes, or copy the subword-nmt codes "
+                f"to {path.parent / 'bpecodes'}"
+            )
+        if torch.cuda.is_available() and not cpu:
             self.model.cuda()
         self.model.eval()
 
@@ -95,17 +106,23 @@ class Translator:
         translations. Options are those of fairseq-generate, for instance ``lenpen``."""
         translations = [[""] * len(document) for document in documents]
         texts = [self.encode(document) for document in documents]
+        self.check_known([text[1] for text in texts if text])
         order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: len(texts[i][1]))
         chunks = [order[start : start + 64] for start in range(0, len(order), 64)]
+        unknown = 0
         for chunk in tqdm(chunks, desc="translating", unit=" batches", delay=5):
             tokens = [texts[i][1] for i in chunk]
-            dataset = self.model.cfg.dataset
-            dataset.max_tokens = max(MAX_TOKENS, len(tokens[-1]))
+            self.model.cfg.dataset.max_tokens = max(MAX_TOKENS, len(tokens[-1]))
             found = self.model.generate(tokens, beam=beam, **options)
             for i, hypotheses in zip(chunk, found, strict=True):
+                unknown += int((hypotheses[0]["tokens"] == self.model.tgt_dict.unk()).sum())
                 parts = self.decode(hypotheses[0])
                 for number, part in zip(texts[i][0], parts, strict=True):
                     translations[i][number] = part
+        if unknown:
+            logger.warning(
+                "the translation has %d times <unk>, a word not in the dictionary", unknown
+            )
         return translations
 
     def encode(self, sentences: Sequence[str]) -> tuple[list[int], torch.Tensor] | None:
@@ -117,6 +134,16 @@ class Translator:
             part[part == self.model.src_dict.bos()] = self.model.src_dict.unk()
             part[-1] = self.model.src_dict.bos() if number < len(parts) else part[-1]
         return (numbers, torch.cat(parts)) if parts else None
+
+    def check_known(self, texts: Sequence[torch.Tensor]) -> None:
+        """Raise UserError if most tokens are unknown: the segmentation is not the model's."""
+        total = sum(len(text) for text in texts)
+        unknown = sum(int((text == self.model.src_dict.unk()).sum()) for text in texts)
+        if total >= CHECKED_TOKENS and unknown > total / 2:
+            raise UserError(
+                f"{unknown} of {total} source tokens are not in the dictionary; the BPE codes, the "
+                "tokenizer or the language are not those of the training"
+            )
 
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:
         """Return the sentences of a hypothesis."""
@@ -136,54 +163,101 @@ class Translator:
             split: split paragraphs into sentences; each line is a sentence otherwise.
             options: of :meth:`translate_documents`.
         """
+        paragraphs = [self.split_paragraph(line, split) for line in lines]
         documents: list[list[str]] = [[]]
-        counts = []
-        for line in lines:
-            sentences = split_sentences(line, self.source_lang) if split else [line.strip()]
-            sentences = [sentence for sentence in sentences if sentence]
-            counts.append(len(sentences))
+        for sentences in paragraphs:
             if not (context and self.has_context):
                 documents += [[sentence] for sentence in sentences]
             elif sentences:
                 documents[-1] += sentences
             else:
                 documents.append([])
-        done = itertools.chain.from_iterable(self.translate_documents(documents, **options))
-        return [" ".join(next(done) for _ in range(count)) for count in counts]
+        translated = self.translate_documents(documents, **options)
+        done = itertools.chain.from_iterable(translated)
+        return [self.joiner.join(next(done) for _ in sentences) for sentences in paragraphs]
+
+    def split_paragraph(self, line: str, split: bool) -> list[str]:
+        """Return the sentences of a paragraph, cut where they are too long for the model."""
+        text = "".join(c for c in clean_line(line) if unicodedata.category(c) != "Cc" or c == "\t")
+        sentences = split_sentences(text, self.language) if split else [text.strip()]
+        parts = [part for sentence in sentences if sentence for part in self.cut(sentence)]
+        if len(parts) > len(sentences):
+            logger.warning(
+                "a sentence of more than %d subwords was cut: %.40s...", MAX_SUBWORDS, text
+            )
+        return parts
+
+    def cut(self, sentence: str) -> list[str]:
+        """Cut a sentence into parts of at most MAX_SUBWORDS subwords."""
+        if len(self.model.encode(sentence)) <= MAX_SUBWORDS:
+            return [sentence]
+        left, right = halve(sentence)
+        return [*self.cut(left), *self.cut(right)]
 
 
-def split_sentences(paragraph: str, language: str) -> list[str]:
-    """Split a paragraph into its sentences; one of more than MAX_WORDS words is cut."""
-    parts = []
-    for sentence in sentencex.segment(language, paragraph):
-        words = sentence.split()
-        parts += [words[i : i + MAX_WORDS] for i in range(0, len(words), MAX_WORDS)]
-    return [" ".join(words) for words in parts]
+def find_segmentation(checkpoint: Path, bpe_codes: str | Path | None) -> dict[str, str]:
+    """Return fairseq's options of the subword segmentation, or none.
+
+    Raises:
+        UserError: there is no such file, or it has no codes.
+    """
+    codes = Path(bpe_codes) if bpe_codes else checkpoint.parent / "bpecodes"
+    if not codes.is_file():
+        if bpe_codes:
+            raise UserError(f"there are no BPE codes {codes}")
+        return {}
+    for number, line in enumerate(read_lines(codes), 1):
+        is_version = number == 1 and line.startswith("#version")
+        symbols = line.split()
+        if not is_version and (len(symbols) != 2 or symbols[1].isdigit()):
+            raise UserError(
+                f"{codes} has no BPE codes: line {number} is not two symbols; give the output of "
+                "subword-nmt learn-bpe or learn-joint-bpe-and-vocab (not a vocabulary)"
+            )
+    return {"bpe": "subword_nmt", "bpe_codes": str(codes)}
+
+
+def read_input() -> list[str]:
+    """Read the lines of standard input, or raise UserError."""
+    lines = []
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            lines.append(line.decode("utf-8").rstrip("\r\n"))
+        except UnicodeDecodeError:
+            raise UserError(f"line {number} is not UTF-8; convert the text first") from None
+    return lines
 
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("translate", DESCRIPTION, EXAMPLES)
-    parser.add_argument("checkpoint", type=Path, help="checkpoint of a translation model")
-    parser.add_argument("--data", type=Path, help="folder with dict.*.txt")
-    parser.add_argument("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
-    parser.add_argument(
-        "--tokenizer", default="moses", help="moses, space or nltk (default: moses)"
+    add = parser.add_argument
+    add("checkpoint", type=Path, help="checkpoint of a translation model")
+    add(
+        "--data",
+        type=Path,
+        help="folder with dict.*.txt (default: beside the checkpoint, else the training's)",
     )
-    parser.add_argument("--beam", type=int, default=5, help="beam size (default: 5)")
-    parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
-    parser.add_argument(
-        "--no-split", action="store_true", help="each line is a sentence, and stays one"
-    )
-    parser.add_argument("--no-context", action="store_true", help="translate sentence by sentence")
+    add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
+    add("--tokenizer", default="moses", help="moses, space or nltk (default: moses)")
+    add("--language", help="language that splits paragraphs (default: the source language)")
+    add("--beam", type=int, default=5, help="beam size (default: 5)")
+    add("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
+    add("--no-split", action="store_true", help="each line is a sentence, and stays one")
+    add("--no-context", action="store_true", help="translate sentence by sentence")
+    add("--cpu", action="store_true", help="use the CPU where there is a GPU")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
-    translator = Translator(args.checkpoint, args.data, args.bpe_codes, args.tokenizer)
-    lines = translator.translate(
-        [line.rstrip("\r\n") for line in sys.stdin],
+    lines = read_input()
+    translator = Translator(
+        args.checkpoint, args.data, args.bpe_codes, args.tokenizer, args.language, args.cpu
+    )
+    translations = translator.translate(
+        lines,
         context=not args.no_context,
         split=not args.no_split,
         beam=args.beam,
         lenpen=args.lenpen,
     )
-    print("\n".join(lines))
+    for translation in translations:
+        print(translation)
