@@ -24,9 +24,10 @@ def build_parser(tool: str, description: str, examples: str) -> argparse.Argumen
     )
 
 
-def add_files(parser: argparse.ArgumentParser, help: str) -> None:
-    """Add the arguments NAME=FILE[,FILE...]."""
-    parser.add_argument("files", nargs="+", metavar="NAME=FILE[,FILE...]", help=help)
+def add_files(parser: argparse.ArgumentParser, help: str, several: bool = True) -> None:
+    """Add the arguments NAME=FILE[,FILE...], or NAME=FILE."""
+    metavar = "NAME=FILE[,FILE...]" if several else "NAME=FILE"
+    parser.add_argument("files", nargs="+", metavar=metavar, help=help)
 
 
 def add_output(parser: argparse.ArgumentParser, option: str, help: str) -> None:
@@ -35,7 +36,11 @@ def add_output(parser: argparse.ArgumentParser, option: str, help: str) -> None:
 
 
 def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
-    """Parse ``NAME=FILE[,FILE...]`` arguments; several files are the seeds of a system."""
+    """Parse ``NAME=FILE[,FILE...]`` arguments; several files are the seeds of a system.
+
+    Raises:
+        UserError: an argument has another form.
+    """
     files: dict[str, list[Path]] = {}
     for argument in arguments:
         name, _, paths = argument.partition("=")
@@ -45,6 +50,19 @@ def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
             raise UserError(f"the name {name} is given twice; choose another")
         files[name] = [Path(path) for path in paths.split(",")]
     return files
+
+
+def parse_single_files(arguments: Sequence[str]) -> dict[str, Path]:
+    """Parse ``NAME=FILE`` arguments of tools that take one file of a system.
+
+    Raises:
+        UserError: an argument has another form, or names several files.
+    """
+    files = parse_files(arguments)
+    for name, paths in files.items():
+        if len(paths) > 1:
+            raise UserError(f"{name} has {len(paths)} files; this tool takes one of each system")
+    return {name: paths[0] for name, paths in files.items()}
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -45,7 +45,7 @@ for length in $LENGTHS; do
     write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"
     write "$SAVE/$length.sentences.txt" "${generate[@]}" "${stacks[@]}" --model-overrides "{'sentence_context': 0}"
     echo "documents, cut after $length tokens:"
-    run cape-fairseq compare "documents=$SAVE/$length.txt" "sentences=$SAVE/$length.sentences.txt"
+    run cape-fairseq compare --language "$TGT" "documents=$SAVE/$length.txt" "sentences=$SAVE/$length.sentences.txt"
 done
 write "$SAVE/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
 run cape-fairseq position-loss "documents=$SAVE/loss.txt" --bin-size 100 --plot "$SAVE/loss_by_position.png"

@@ -45,4 +45,4 @@ if [ -n "$DRY_RUN" ]; then
 else
     write "$SAVE/test.$TGT" print_hypotheses "$SAVE/test.txt"
 fi
-run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -m bleu chrf
+run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -l "$SRC-$TGT" -m bleu chrf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -9,7 +10,17 @@ import torch
 
 from cape_fairseq.documents.search import DocumentGenerator
 from tests.documents.support import NAMES, build_document_model, make_documents, make_inputs
-from tests.support import PAD, SYSTEMS, SmallTask, build, fairseq, make_batch, train_options
+from tests.support import (
+    PAD,
+    SYSTEMS,
+    SmallTask,
+    build,
+    make_batch,
+    make_command,
+    run,
+    train_options,
+)
+from tests.test_training import read_losses
 
 pytestmark = [
     pytest.mark.gpu,
@@ -74,8 +85,10 @@ def test_a_training_step_does_not_wait_for_the_gpu(name):
 def test_training_in_every_precision(arch, precision, data_bin, tmp_path):
     options = train_options(data_bin, tmp_path, f"{arch}_transformer_tiny", 4)
     options.remove("--cpu")
-    output = fairseq("train", *options, *precision, gpu=True)
-    assert "nan" not in output.lower().split("done training")[0].split("begin training")[1]
+    result = run(*make_command("train", *options, *precision), gpu=True)
+    losses = read_losses(result.stdout + result.stderr)
+    assert len(losses) == 4
+    assert all(math.isfinite(loss) for loss in losses)
 
 
 def test_encodings_cost_little_on_a_gpu():

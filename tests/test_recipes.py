@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import re
@@ -17,11 +18,13 @@ import yaml
 from fairseq import options
 
 from cape_fairseq.data.synthetic import make_corpus
+from cape_fairseq.inference.checkpoints import find_junction
 from tests.support import ROOT, run
 
 RECIPES = ROOT / "recipes"
 SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("prepare/*.sh"), *ROOT.glob("scripts/*.sh")])
 TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in RECIPES.glob("papers/*.yaml")}
+needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="there is no dpkg-deb")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 SYSTEMS = [(table, name) for table in TABLES for name in TABLES[table]["systems"]]
 
@@ -64,7 +67,7 @@ def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
     options.parse_args_and_arch(generation, ["data", *shlex.split(config["decoding"])])
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", ["cape_en_de_6l", "shape_interpolate", "floater_table2"])
 def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_path):
     config, gpus = TABLES[table], 4
     command = ["snakemake", "-s", RECIPES / "papers" / "Snakefile", "-np", "--configfile"]
@@ -104,10 +107,28 @@ def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_dry_run_of_an_evaluation_prints_its_commands(tmp_path):
+    out = tmp_path / "out"
+    script = ("bash", RECIPES / "evaluate.sh", "--dry-run")
+    output = call(*script, "a=a.pt", "b=b.pt", DATA="data-bin", OUT=str(out))
+    tools = [shlex.split(line)[:2] for line in output.splitlines() if line.startswith("'cape")]
+    assert [tool for _, tool in tools] == [
+        "bleu-by-length", "compare", "position-loss", "compare", "token-wins",
+    ]  # fmt: skip
+    for line in output.splitlines():
+        if line.startswith("'fairseq-generate'"):
+            words = shlex.split(line.partition(" > ")[0])[1:]
+            options.parse_args_and_arch(options.get_generation_parser(), words)
+    assert not out.exists()
+
+
+def test_a_document_checkpoint_is_evaluated_with_separators(document_checkpoint, cape_checkpoint):
+    assert find_junction(str(document_checkpoint)) == "separator"
+    assert find_junction(str(cape_checkpoint)) == "comma"
+
+
 def write_archive(path: Path, members: dict[str, list[str]]) -> None:
     """Write a tar archive, gzipped if its name says so; members that end in .gz are gzipped."""
-    import gzip
-
     with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
         for name, lines in members.items():
             data = "".join(f"{line}\n" for line in lines).encode()
@@ -181,6 +202,33 @@ def make_bible(folder: Path, _: str) -> None:
         (folder / f"{name}.csv").write_text("\n".join(["Book,Chapter,Verse,Text", *rows]) + "\n")
 
 
+def make_multi30k(folder: Path, _: str) -> None:
+    parts = {"train": (0, 200), "val": (200, 30), "test_2016_flickr": (230, 30)}
+    for name, (start, count) in parts.items():
+        for lang in ("en", "de"):
+            lines = "".join(f"{line}\n" for line in text(lang, start, count))
+            (folder / f"{name}.{lang}.gz").write_bytes(gzip.compress(lines.encode()))
+
+
+def make_libreoffice(folder: Path, _: str) -> None:
+    """Packages of pages with a few paragraphs, in the layout of Debian's."""
+    for package, name, lang in (("en-us", "en-US", "en"), ("de", "de", "de")):
+        root = folder / f"root-{package}"
+        pages = root / "usr/share/libreoffice/help" / name / "text" / "swriter"
+        pages.mkdir(parents=True)
+        for number in range(60):
+            lines = text(lang, 4 * number, 4)
+            body = f"<h1 id='hd_id1'>{lines[0]}</h1><p id='par_id2'>{' '.join(lines[1:])}</p>"
+            (pages / f"page{number}.html").write_text(f"<html><body>{body}</body></html>")
+        (root / "DEBIAN").mkdir()
+        (root / "DEBIAN" / "control").write_text(
+            f"Package: libreoffice-help-{package}\nVersion: 1\nArchitecture: all\n"
+            "Maintainer: x <x@example.org>\nDescription: x\n"
+        )
+        target = folder / f"libreoffice-help-{package}_1_all.deb"
+        subprocess.run(["dpkg-deb", "--build", root, target], check=True, capture_output=True)
+
+
 @pytest.mark.parametrize(
     ("script", "make", "other", "tests", "variables"),
     [
@@ -190,6 +238,8 @@ def make_bible(folder: Path, _: str) -> None:
         ("wmt16_en_de", make_wmt, "de", 7, {}),
         ("iwslt14_de_en", make_iwslt, "de", 1, {}),
         ("bible_en_de", make_bible, "de", 1, {}),
+        ("multi30k_en_de", make_multi30k, "de", 1, {}),
+        pytest.param("libreoffice_en_de", make_libreoffice, "de", 1, {}, marks=needs_dpkg),
     ],
 )
 def test_small_archives_in_the_real_formats_are_prepared(

@@ -197,6 +197,20 @@ def test_sigterm_with_several_gpus_saves_one_checkpoint(data_bin, tmp_path):
     assert state["optimizer_history"][-1]["num_updates"] == stopped
 
 
+def test_validation_bleu_selects_the_best_checkpoint(data_bin, tmp_path):
+    """Also of documents, whose validation text is stacked."""
+    bleu = ("--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 10}')
+    best = ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric")
+    stacks = ("--task", "stacked_translation", "--stack-junction", "separator")
+    documents = ("--stack-probability", 0.5, "--sentence-context", 1)
+    for name, more in (("sentences", ()), ("documents", (*stacks, *documents))):
+        save = tmp_path / name
+        output = train(data_bin, save, *bleu, *best, *more, arch="rope_cross_transformer_tiny")
+        score = max(float(x) for x in re.findall(r'"valid_bleu": "?([\d.]+)', output))
+        state = torch.load(save / "checkpoint_best.pt", weights_only=True)
+        assert state["extra_state"]["best"] == pytest.approx(score, abs=0.01)
+
+
 def test_every_sentence_is_in_a_batch():
     sizes = np.arange(1, 14)
     batches = data_utils.batch_by_size(

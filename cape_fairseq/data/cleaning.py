@@ -13,6 +13,8 @@ import unicodedata
 BREAKS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 # Soft hyphen, zero-width space, word joiner, byte order mark, left-to-right and right-to-left mark.
 INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff\u200e\u200f"))
+# Languages without spaces between words.
+NO_SPACES = {"zh", "ja", "th", "lo", "km", "my", "bo"}
 JOINER = re.compile("\u200d+")
 JOINED = {"L", "M", "S"}  # letters, marks and symbols (emoji), by their Unicode category
 

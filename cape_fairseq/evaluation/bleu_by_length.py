@@ -1,12 +1,13 @@
 """BLEU by source length, with bootstrap intervals (FLOATER, Figure 2; SHAPE, Figure 3)."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 from tqdm import tqdm
 
@@ -16,11 +17,12 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
-    parse_files,
+    parse_single_files,
     plot_axes,
     write_json,
 )
 from cape_fairseq.evaluation.generated import read_translations, remove_bpe
+from cape_fairseq.evaluation.scores import build_bleu, compute_kept_ends, compute_length_ratio
 
 EXAMPLES = """
   cape-fairseq bleu-by-length sinpos=sinpos.txt cape=cape.txt --plot bleu.png
@@ -45,39 +47,42 @@ def name_bin(low: float, high: float) -> str:
     return f"{low:g}+" if math.isinf(high) else f"{low:g}-{high - 1:g}"
 
 
-def compute_length_ratio(texts: list[str], references: list[str]) -> float:
-    """Return the words of translations / words of references."""
-    words = [sum(len(line.split()) for line in side) for side in (texts, references)]
-    return words[0] / max(words[1], 1)
+class Corpus(NamedTuple):
+    """The same test set, translated by several systems."""
 
+    sources: list[str]
+    references: list[str]
+    texts: dict[str, list[str]]  # translations by system
 
-def count_kept_sentences(texts: list[str], references: list[str]) -> float:
-    """Return the share of the references' sentence ends that translations have, text by text."""
-    ends = (".", "!", "?")
-
-    def count(line: str) -> int:
-        return sum(word.endswith(ends) for word in line.split())
-
-    pairs = [(count(text), count(line)) for text, line in zip(texts, references, strict=True)]
-    return sum(min(pair) for pair in pairs) / max(sum(b for _, b in pairs), 1)
+    @classmethod
+    def read(cls, files: dict[str, Path]) -> Corpus:
+        """Read outputs of fairseq-generate, or raise UserError if their references differ."""
+        texts, references = {}, None
+        for name, path in files.items():
+            sentences, texts[name], found = read_translations(path)
+            if references is not None and found != references:
+                raise UserError(
+                    f"{name} has other references than {next(iter(files))}; were both generated "
+                    "from the same data and subset?"
+                )
+            references = found
+        return cls([sentence.source for sentence in sentences], references, texts)
 
 
 def measure(
-    files: dict[str, list[Path]], edges: Sequence[float], words: bool = False, samples: int = 1000
+    files: dict[str, Path],
+    edges: Sequence[float],
+    words: bool = False,
+    samples: int = 1000,
+    language: str | None = None,
 ) -> dict[str, Any]:
     """Measure BLEU, length ratio and sentences kept by source length.
 
     The first system is the baseline of sacreBLEU's paired bootstrap. Lengths are in tokens as
     fairseq-generate printed them, or in words.
     """
-    texts: dict[str, list[str]] = {}
-    references: list[str] = []
-    for name, paths in files.items():
-        sentences, texts[name], found = read_translations(paths[0])
-        if references and found != references:
-            raise UserError(f"{name} has other references than {next(iter(files))}")
-        references = found
-    sources = [remove_bpe(s.source) if words else s.source for s in sentences]
+    corpus = Corpus.read(files)
+    sources = [remove_bpe(source) if words else source for source in corpus.sources]
     lengths = [len(source.split()) for source in sources]
     bins = {
         name_bin(low, high): [i for i, n in enumerate(lengths) if low <= n < high]
@@ -86,26 +91,36 @@ def measure(
     bins["all"] = list(range(len(lengths)))
     systems: dict[str, Any] = {name: {} for name in files}
     for bin_name, members in tqdm(bins.items(), desc="bootstrap", delay=2):
-        if not members:
-            continue
-        chosen = [(name, [lines[i] for i in members]) for name, lines in texts.items()]
-        reference = [references[i] for i in members]
-        test = PairedTest(chosen, {"BLEU": BLEU(force=True)}, [reference], "bs", samples)
-        signatures, scores = test()
-        for (name, lines), found in zip(chosen, scores["BLEU"], strict=True):
-            systems[name][bin_name] = {
-                "sentences": len(members),
-                "bleu": round(found.score, 2),
-                "interval": round(found.ci, 2),
-                "p_value": found.p_value,
-                "length_ratio": round(compute_length_ratio(lines, reference), 3),
-                "sentences_kept": round(count_kept_sentences(lines, reference), 3),
-            }
+        if members:
+            for name, found in score_bin(corpus, members, samples, language).items():
+                systems[name][bin_name] = found
     return {
-        "signature": str(signatures["BLEU"]),
+        "signature": str(build_bleu(language, references=[["a"]]).get_signature()),
         "unit": "words" if words else "tokens",
         "systems": systems,
     }
+
+
+def score_bin(
+    corpus: Corpus, members: list[int], samples: int, language: str | None
+) -> dict[str, dict[str, Any]]:
+    """Score the systems on some sentences."""
+    chosen = [(name, [lines[i] for i in members]) for name, lines in corpus.texts.items()]
+    references = [corpus.references[i] for i in members]
+    metrics = {"BLEU": build_bleu(language)}
+    _, scores = PairedTest(chosen, metrics, [references], "bs", samples)()
+    systems = {}
+    for (name, lines), found in zip(chosen, scores["BLEU"], strict=True):
+        kept = compute_kept_ends(lines, references)
+        systems[name] = {
+            "sentences": len(members),
+            "bleu": round(found.score, 2),
+            "interval": round(found.ci, 2),
+            "p_value": found.p_value,
+            "length_ratio": round(compute_length_ratio(lines, references, language), 3),
+            "sentences_kept": None if kept is None else round(kept, 3),
+        }
+    return systems
 
 
 def format_result(result: dict[str, Any]) -> str:
@@ -115,8 +130,9 @@ def format_result(result: dict[str, Any]) -> str:
         for bin_name, found in bins.items():
             score = f"{found['bleu']:.2f} ± {found['interval']:.2f}"
             p_value = "" if found["p_value"] is None else f"{found['p_value']:.3f}"
-            ratios = (f"{found[key]:.3f}" for key in ("length_ratio", "sentences_kept"))
-            rows.append([name, bin_name, found["sentences"], score, p_value, *ratios])
+            ratio, kept = f"{found['length_ratio']:.3f}", found["sentences_kept"]
+            kept = "-" if kept is None else f"{kept:.3f}"
+            rows.append([name, bin_name, found["sentences"], score, p_value, ratio, kept])
     unit = f"source {result['unit']}"
     head = ["system", unit, "sentences", "BLEU (95 %)", "p", "length ratio", "sentences kept"]
     return f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}"
@@ -134,7 +150,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("bleu-by-length", "Measure BLEU by source length.", EXAMPLES)
-    add_files(parser, "output of fairseq-generate of each system")
+    add_files(parser, "output of fairseq-generate of each system", several=False)
     add_output(parser, "--plot", "figure of the scores")
     add_output(parser, "--json", "all scores as JSON")
     parser.add_argument(
@@ -144,8 +160,10 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--samples", type=int, default=1000, help="samples of the bootstrap (default: 1000)"
     )
+    parser.add_argument("--language", help="target language, for sacreBLEU's tokenizer")
     args = parser.parse_args(argv)
-    result = measure(parse_files(args.files), parse_edges(args.edges), args.words, args.samples)
+    files, edges = parse_single_files(args.files), parse_edges(args.edges)
+    result = measure(files, edges, args.words, args.samples, args.language)
     print(format_result(result))
     if args.plot:
         plot(result, args.plot)

@@ -19,18 +19,21 @@ class Sentence:
     source: str = ""
     reference: str | None = None
     hypothesis: str = ""  # tokens
-    detokenized: str = ""  # after --bpe and --tokenizer
+    detokenized: str = ""  # after --remove-bpe and --tokenizer
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))  # nats, that of EOS last
-
-    @property
-    def text(self) -> str:
-        """Return the translation without BPE."""
-        return remove_bpe(self.detokenized or self.hypothesis)
 
 
 def remove_bpe(line: str) -> str:
     """Undo the segmentation of subword-nmt."""
     return f"{line} ".replace("@@ ", "").rstrip(" ")
+
+
+def check_detokenized(path: Path, lines: list[str]) -> None:
+    """Raise UserError if many words are pieces of subword-nmt. A literal @@ in text stays."""
+    words = [word for line in lines for word in line.split()]
+    pieces = sum(word.endswith("@@") for word in words)
+    if pieces > len(words) / 10:
+        raise UserError(f"{path} has subwords ({pieces} end in @@); generate with --remove-bpe")
 
 
 def read_generated(path: Path) -> list[Sentence]:
@@ -65,12 +68,14 @@ def read_generated(path: Path) -> list[Sentence]:
 
 
 def read_translations(path: Path) -> tuple[list[Sentence], list[str], list[str]]:
-    """Return sentences, translations and references without BPE."""
+    """Return sentences, and their translations and references as fairseq-generate printed them."""
     sentences = read_generated(path)
     if any(sentence.reference is None for sentence in sentences):
         raise UserError(f"{path} has no references; binarize both sides of the test set")
-    references = [remove_bpe(sentence.reference) for sentence in sentences]
-    return sentences, [sentence.text for sentence in sentences], references
+    references = [sentence.reference for sentence in sentences]
+    texts = [sentence.detokenized for sentence in sentences]
+    check_detokenized(path, [*texts, *references])
+    return sentences, texts, references
 
 
 def read_scored(path: Path) -> list[Sentence]:

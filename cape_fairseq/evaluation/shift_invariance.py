@@ -15,7 +15,7 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
-    parse_files,
+    parse_single_files,
     write_json,
 )
 from cape_fairseq.inference.checkpoints import load_model
@@ -80,11 +80,11 @@ def load_batches(task: Any, subset: str, count: int, size: int = 16) -> list[dic
 
 
 def measure(
-    files: dict[str, list[Path]], data: Path, subset: str, sentences: int, offsets: Sequence[float]
+    files: dict[str, Path], data: Path, subset: str, sentences: int, offsets: Sequence[float]
 ) -> dict[str, Any]:
     """Measure the similarity of the last layers' states between offsets, by system and side."""
     systems = {}
-    for name, (path, *_) in files.items():
+    for name, path in files.items():
         model, task = load_model(path, data)
         if not isinstance(getattr(model.encoder, "positions", None), Sinusoidal):
             raise UserError(f"{path} has no sinusoidal positions to shift; train with this plugin")
@@ -97,7 +97,7 @@ def measure(
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("shift-invariance", "Measure how shifts change a model.", EXAMPLES)
-    add_files(parser, "checkpoint of each system")
+    add_files(parser, "checkpoint of each system", several=False)
     add_output(parser, "--json", "results as JSON")
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split (default: valid)")
@@ -109,7 +109,7 @@ def main(argv: list[str]) -> None:
     )
     args = parser.parse_args(argv)
     offsets = [float(offset) for offset in args.offsets.split(",")]
-    files = parse_files(args.files)
+    files = parse_single_files(args.files)
     result = measure(files, args.data, args.subset, args.sentences, offsets)
     head = ["system", "side", *(f"{offsets[0]:g} and {offset:g}" for offset in offsets[1:])]
     rows = [

@@ -13,7 +13,7 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
-    parse_files,
+    parse_single_files,
     save_figure,
     write_json,
 )
@@ -46,12 +46,13 @@ def average_cells(
         return wins / count, count.astype(int)
 
 
-def measure(files: dict[str, list[Path]], dictionary: Path | None = None) -> dict[str, Any]:
+def measure(files: dict[str, Path], dictionary: Path | None = None) -> dict[str, Any]:
     """Measure the share of tokens that the first system predicts better than the second, by length
     and, with dict.LANG.txt of the target, by frequency."""
     if len(files) != 2:
         raise UserError("token wins compare two systems; give NAME=FILE twice")
-    (a, (first, *_)), (b, (second, *_)) = read_runs(files).items()
+    runs = read_runs({name: [path] for name, path in files.items()})
+    (a, (first,)), (b, (second,)) = runs.items()
     outcome = compare_tokens(first, second)
     lengths = np.array([len(s.scores) - 1 for s in first])
     positions = np.concatenate([np.arange(n) for n in lengths])
@@ -110,12 +111,12 @@ def plot(result: dict[str, Any], path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("token-wins", "Compare the predictions of two systems.", EXAMPLES)
-    add_files(parser, "output of fairseq-generate --score-reference of two systems")
+    add_files(parser, "output of fairseq-generate --score-reference of two systems", several=False)
     add_output(parser, "--plot", "figure of the heat maps")
     add_output(parser, "--json", "results as JSON")
     parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt, for token frequencies")
     args = parser.parse_args(argv)
-    result = measure(parse_files(args.files), args.dictionary)
+    result = measure(parse_single_files(args.files), args.dictionary)
     print(format_result(result))
     if args.plot:
         plot(result, args.plot)

@@ -13,9 +13,9 @@ from fairseq import hub_utils
 from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError, build_parser, read_lines
-from cape_fairseq.data.cleaning import clean_line
+from cape_fairseq.data.cleaning import NO_SPACES, clean_line
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
-from cape_fairseq.inference.sentences import NO_SPACES, find_language, halve, split_sentences
+from cape_fairseq.inference.sentences import find_base, find_language, halve, split_sentences
 from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import (
     StackedTranslationConfig,
@@ -62,7 +62,7 @@ class Translator:
         _, task = get_options(read_checkpoint(path))
         folder, source_lang, target_lang = find_data(path, data, task)
         self.language = find_language(language or source_lang)
-        self.joiner = "" if target_lang.lower()[:2] in NO_SPACES else " "
+        self.joiner = "" if find_base(target_lang) in NO_SPACES else " "
         segmentation = find_segmentation(path, bpe_codes)
         loaded = hub_utils.from_pretrained(
             str(path.parent.resolve()),

@@ -108,11 +108,11 @@ class PositionEncoding(nn.Module):
         """
         return positions
 
-    def embed(self, positions: Tensor, length: int) -> list[Tensor]:
+    def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
         """Return what is added to the input of each layer, [B or 1, T, C] each.
 
         Args:
-            length: a number that all offsets are below.
+            length: a number that all offsets are below (default: that of positions).
         """
         return []
 

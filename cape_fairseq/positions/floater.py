@@ -124,10 +124,10 @@ class FLOATER(PositionEncoding):
     def build_kernel(self, layer: int) -> DotProduct:
         return self.base_encoding.build_kernel(layer)
 
-    def embed(self, positions: Tensor, length: int) -> list[Tensor]:
+    def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
         if self.is_bias:
             return self.base_encoding.embed(positions, length)
-        vectors = self.solve(length).unflatten(1, (self.layers, 1))
+        vectors = self.solve(length or positions.size(1)).unflatten(1, (self.layers, 1))
         return [
             read(vectors[:, layer, 0], positions).transpose(0, 1) for layer in range(self.layers)
         ]

@@ -34,7 +34,7 @@ class Learned(PositionEncoding):
         table[self.side.padding_idx] = 0
         return nn.Parameter(table)
 
-    def embed(self, positions: Tensor, length: int) -> list[Tensor]:
+    def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
         if getattr(self.cfg, "sentence_context", None) is not None:
             # Positions restart in every sentence; a longer sentence reuses the last one.
             positions = positions.clamp(max=self.max_length - 1)

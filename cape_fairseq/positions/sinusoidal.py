@@ -42,7 +42,7 @@ class Sinusoidal(PositionEncoding):
         require(side.dim >= 4, f"{side.name}_embed_dim", side.dim, "at least 4 for sinusoids")
         self.offset = side.padding_idx + 1  # fairseq's position of the first token
 
-    def embed(self, positions: Tensor, length: int) -> list[Tensor]:
+    def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
         encoded = sinusoid(positions + self.offset, self.side.dim)
         if self.cfg.position_layers == "input":
             return [encoded]

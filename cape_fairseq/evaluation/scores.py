@@ -1,0 +1,89 @@
+"""Scores of translations: BLEU, chrF, length ratio, sentences kept; means over seeds."""
+
+import re
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from cape_fairseq.command_line import UserError
+from cape_fairseq.data.cleaning import NO_SPACES
+
+# A sentence ends with these before white space, brackets and quotes aside, or with these anywhere.
+SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)\]]*(?=\s|$)|[。！？｡।॥။።؟۔]")
+
+
+def build_bleu(language: str | None = None, tokenize: str | None = None, **options: Any) -> BLEU:
+    """Build sacreBLEU's BLEU with its tokenizer for a language, or another (default: 13a).
+
+    Raises:
+        UserError: there is no such tokenizer, or it lacks a package.
+    """
+    try:
+        return BLEU(tokenize=tokenize, trg_lang=language or "", force=True, **options)
+    except (KeyError, RuntimeError, ImportError, ValueError) as error:
+        raise UserError(f"sacreBLEU cannot tokenize {tokenize or language}: {error}") from None
+
+
+def compute_length_ratio(
+    texts: Sequence[str], references: Sequence[str], language: str | None = None
+) -> float:
+    """Return the words of translations / words of references, or characters in languages without
+    spaces."""
+
+    def count(line: str) -> int:
+        return len("".join(line.split())) if language in NO_SPACES else len(line.split())
+
+    words = [sum(map(count, side)) for side in (texts, references)]
+    return words[0] / max(words[1], 1)
+
+
+def count_sentence_ends(text: str) -> int:
+    """Return the number of ends of sentences."""
+    return len(SENTENCE_END.findall(text))
+
+
+def compute_kept_ends(texts: Sequence[str], references: Sequence[str]) -> float | None:
+    """Return the share of the references' sentence ends that translations have, text by text, or
+    None if no reference has any."""
+    pairs = [
+        (count_sentence_ends(text), count_sentence_ends(reference))
+        for text, reference in zip(texts, references, strict=True)
+    ]
+    total = sum(expected for _, expected in pairs)
+    return sum(min(pair) for pair in pairs) / total if total else None
+
+
+def score_texts(
+    texts: Sequence[str],
+    references: Sequence[str],
+    language: str | None = None,
+    tokenize: str | None = None,
+) -> dict[str, float | None]:
+    """Score translations."""
+    bleu = build_bleu(language, tokenize)
+    return {
+        "bleu": bleu.corpus_score(texts, [references]).score,
+        "chrf": CHRF().corpus_score(texts, [references]).score,
+        "length_ratio": compute_length_ratio(texts, references, language),
+        "sentences_kept": compute_kept_ends(texts, references),
+    }
+
+
+def summarize_seeds(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Return mean and standard deviation over seeds; no deviation for one, nothing without
+    values."""
+    known = [value for value in values if value is not None]
+    return {
+        "mean": statistics.fmean(known) if known else None,
+        "deviation": statistics.stdev(known) if len(known) > 1 else None,
+    }
+
+
+def format_summary(found: dict[str, float | None], digits: int) -> str:
+    """Format a mean with its standard deviation."""
+    if found["mean"] is None:
+        return "-"
+    spread = "" if found["deviation"] is None else f" ± {found['deviation']:.{digits}f}"
+    return f"{found['mean']:.{digits}f}{spread}"
