@@ -23,6 +23,8 @@ GROUPS = {
         "shift-invariance": ("evaluation.shift_invariance", "hidden states under shifts"),
         "token-wins": ("evaluation.token_wins", "tokens that one model predicts better"),
         "plot-positions": ("evaluation.plot_positions", "plots of position vectors"),
+        "contrastive": ("evaluation.contrastive", "right translations against wrong ones"),
+        "context-gain": ("evaluation.context_gain", "what earlier sentences are worth"),
         "compare": ("evaluation.compare", "one table of several systems' scores"),
     },
     "models": {

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Train three systems on a synthetic English-German corpus, and test them on sentences and on documents of
-# three and of ten times the training length. 7 to 18 minutes on two cores. The same command continues
-# after an interruption.
+# Train three systems on a synthetic English-German corpus of documents in which pronouns need context, and
+# print one table and a figure. About six minutes on two cores. The same command continues after an interruption.
 #
-#   recipes/quickstart.sh [--dry-run]
+#   [OUT=runs/quickstart] [SYSTEMS="sinpos cape documents"] recipes/quickstart.sh [--dry-run]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 OUT=${OUT:-runs/quickstart}
-SYSTEMS=${SYSTEMS-sinpos cape documents}  # documents: rope_cross with windows of sentences
-UPDATES=${UPDATES:-350} MERGES=2000 LENGTH=41
+SYSTEMS=${SYSTEMS-sinpos cape documents}  # documents: rope_cross with --sentence-context 1
+UPDATES=${UPDATES:-430} MERGES=400
 
-# 1. The corpus: 20,000 sentences of up to 41 tokens.
+# 1. The corpus: 8,000 sentences of at most 16 words, in documents.
 TEXT=$OUT/corpus DATA=$OUT/data-bin
 export SRC=en TGT=de
 run mkdir -p "$OUT"
@@ -20,35 +19,48 @@ run mkdir -p "$OUT"
 # 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 prepare_text "$MERGES"
 
-for system in $SYSTEMS; do
-    save=$OUT/$system junction=none options=(--arch "${system}_transformer_tiny")
-    [ "$system" != documents ] || { junction=separator options=(--arch rope_cross_transformer_tiny --sentence-context 1
-        --task stacked_translation --stack-junction separator --stack-probability 0.5 --stack-max-tokens 133); }
+train() {  # train SYSTEM OPTIONS...: it resumes from checkpoint_last.pt
+    local save=$OUT/$1; shift
+    if [ -e "$save/seconds" ]; then return; fi
+    local start=$SECONDS
     run mkdir -p "$save"
-    # 3. Training; it resumes from checkpoint_last.pt.
-    [ -e "$save/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" "${options[@]}" --source-lang en \
-        --target-lang de --seed 1 --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --lr 4e-3 --lr-scheduler inverse_sqrt \
-        --warmup-updates 200 --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
-        --save-interval-updates 100 --keep-interval-updates 1 --no-epoch-checkpoints --log-interval 50 --num-workers 0
-    run touch "$save/trained"
-    # 4. Translation of sentences and documents, and the loss of the reference at every position.
-    generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$save/checkpoint_best.pt" --beam 4 --remove-bpe --num-workers 0)
-    write "$save/1.txt" "${generate[@]}"
-    for times in 3 10; do
-        stacks=(--task stacked_translation --stack-junction "$junction" --stack-min-tokens $((times * LENGTH)))
-        write "$save/$times.txt" "${generate[@]}" "${stacks[@]}"
-    done
-    write "$save/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
+    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" "$@" --source-lang en --target-lang de --seed 1 \
+        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
+        --optimizer adam --adam-betas '(0.9, 0.98)' --lr 4e-3 --lr-scheduler inverse_sqrt --warmup-updates 200 \
+        --max-tokens 2000 --max-update "$UPDATES" --disable-validation --no-epoch-checkpoints --update-epoch-batch-itr True \
+        --save-interval-updates 100 --keep-interval-updates 1 --log-interval 50 --num-workers 0
+    run cp "$DATA/dict.en.txt" "$DATA/dict.de.txt" "$OUT/bpecodes" "$save/"  # for cape-fairseq translate
+    [ -n "$DRY_RUN" ] || echo $((SECONDS - start)) > "$save/seconds"
+}
+
+translate() {  # translate SYSTEM NAME OPTIONS...: the test set in SYSTEM/NAME.txt
+    local save=$OUT/$1 name=$2; shift 2
+    write "$save/$name.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$save/checkpoint_last.pt" \
+        --source-lang en --target-lang de --beam 4 --max-len-a 1.5 --max-len-b 10 --remove-bpe --num-workers 0 "$@"
+}
+
+judge_pronouns() {  # judge_pronouns SYSTEM NAME OPTIONS...: right pronouns in SYSTEM/NAME.json
+    local save=$OUT/$1 name=$2; shift 2
+    [ -e "$save/$name.json" ] || run cape-fairseq contrastive "$save/checkpoint_last.pt" --source "$TEXT/test.pronouns.en" \
+        --target "$TEXT/test.pronouns.de" --json "$save/$name.json" "$@"
+}
+
+# 3. Training, translation of sentences and of whole documents, and contrastive tests of pronouns.
+whole=(--task stacked_translation --stack-min-tokens 100000 --stack-keep-rest)
+for system in $SYSTEMS; do
+    if [ "$system" = documents ]; then
+        train documents --arch rope_cross_transformer_tiny --sentence-context 1 --task stacked_translation \
+            --stack-junction separator --stack-probability 1 --stack-max-tokens 120 --required-batch-size-multiple 1
+        translate documents whole "${whole[@]}" --stack-junction separator
+        translate documents split "${whole[@]}" --stack-junction separator --model-overrides "{'sentence_context': 0}"
+        judge_pronouns documents split-pronouns --context 0
+    else
+        train "$system" --arch "${system}_transformer_tiny"
+        translate "$system" whole "${whole[@]}" --stack-junction none
+    fi
+    translate "$system" sentences
+    judge_pronouns "$system" pronouns
 done
 
-# 5. The results.
-[ -n "$SYSTEMS" ] || exit 0
-outputs() { for system in $SYSTEMS; do echo "$system=$OUT/$system/$1"; done; }
-for times in 1 3 10; do
-    mapfile -t files < <(outputs $times.txt)
-    echo "texts of the training length x $times:"
-    run cape-fairseq compare "${files[@]}"
-done
-mapfile -t files < <(outputs loss.txt)
-run cape-fairseq position-loss "${files[@]}" --bin-size 100 --train-length $LENGTH --plot "$OUT/loss_by_position.png"
+# 4. The table.
+[ -z "$SYSTEMS" ] || run python "$ROOT/recipes/quickstart_table.py" "$OUT"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cape_fairseq.data.synthetic import make_sentence
+from cape_fairseq.data.grammar import make_sentence
 from tests.support import fairseq, train
 
 torch.set_num_threads(1)
@@ -18,7 +18,7 @@ def data_bin(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
     rng = random.Random(0)
     for split, size in (("train", 300), ("valid", 30), ("test", 13)):
-        pairs = [make_sentence(rng, 1) for _ in range(size)]
+        pairs = [make_sentence(rng)[:2] for _ in range(size)]
         for side, language in enumerate(("en", "de")):
             text = "\n".join(pair[side].replace(".", " .").replace(",", " ,") for pair in pairs)
             (folder / f"{split}.{language}").write_text(text + "\n", encoding="utf-8")

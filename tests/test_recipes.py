@@ -17,7 +17,7 @@ import pytest
 import yaml
 from fairseq import options
 
-from cape_fairseq.data.synthetic import make_corpus
+from cape_fairseq.data.synthetic import Corpus
 from cape_fairseq.inference.checkpoints import find_junction
 from tests.support import ROOT, run
 
@@ -138,8 +138,8 @@ def write_archive(path: Path, members: dict[str, list[str]]) -> None:
             archive.addfile(info, io.BytesIO(data))
 
 
-CORPUS = make_corpus()
-TEXT = {side: [pair[i] for pair in CORPUS["test"][:400]] for i, side in enumerate(("en", "xx"))}
+PAIRS = [pair for document in Corpus().documents["test"] for pair in document]
+TEXT = {side: [pair[i] for pair in PAIRS] for i, side in enumerate(("en", "xx"))}
 
 
 def text(language: str, start: int = 0, count: int = 200) -> list[str]:

@@ -1,5 +1,6 @@
 """``cape-fairseq translate``: raw text in, raw text out."""
 
+import copy
 import itertools
 import logging
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 import torch
 from fairseq import hub_utils
+from fairseq.data import encoders
+from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError, build_parser, read_lines
@@ -84,6 +87,7 @@ class Translator:
         )
         task = StackedTranslationTask(config, source, target)
         self.model = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
+        self.target_tokenizer = build_target_tokenizer(loaded["args"].tokenizer, target_lang)
         self.has_context = is_document_model(self.model.models[0])
         if not segmentation and any("@@" in word for word in source.symbols):
             raise UserError(
@@ -129,11 +133,22 @@ class Translator:
         """Return the numbers of the sentences that are not empty, and their tokens, joined by the
         separator."""
         numbers = [i for i, sentence in enumerate(sentences) if sentence.strip()]
-        parts = [self.model.encode(sentences[i]) for i in numbers]
-        for number, part in enumerate(parts, 1):
-            part[part == self.model.src_dict.bos()] = self.model.src_dict.unk()
-            part[-1] = self.model.src_dict.bos() if number < len(parts) else part[-1]
+        parts = [self.encode_source(sentences[i]) for i in numbers]
+        for part in parts[:-1]:
+            part[-1] = self.model.src_dict.bos()
         return (numbers, torch.cat(parts)) if parts else None
+
+    def encode_source(self, sentence: str) -> torch.Tensor:
+        """Segment a source sentence: int64 [T], with EOS. A word <s> in it is unknown."""
+        tokens = self.model.encode(sentence)
+        return tokens.masked_fill(tokens == self.model.src_dict.bos(), self.model.src_dict.unk())
+
+    def encode_target(self, sentence: str) -> torch.Tensor:
+        """Segment a target sentence: int64 [T], with EOS."""
+        if self.target_tokenizer is not None:
+            sentence = self.target_tokenizer.encode(sentence)
+        words = self.model.apply_bpe(sentence)
+        return self.model.tgt_dict.encode_line(words, add_if_not_exist=False).long()
 
     def check_known(self, texts: Sequence[torch.Tensor]) -> None:
         """Raise UserError if most tokens are unknown: the segmentation is not the model's."""
@@ -193,6 +208,15 @@ class Translator:
             return [sentence]
         left, right = halve(sentence)
         return [*self.cut(left), *self.cut(right)]
+
+
+def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
+    """Build the tokenizer of fairseq for the target language, or None."""
+    cfg = copy.deepcopy(cfg)
+    if OmegaConf.is_config(cfg) and "source_lang" in cfg:
+        with open_dict(cfg):
+            cfg.source_lang = target_lang
+    return encoders.build_tokenizer(cfg)
 
 
 def find_segmentation(checkpoint: Path, bpe_codes: str | Path | None) -> dict[str, str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 from cape_fairseq.cli import main
 from cape_fairseq.data.stacking import edit_sentence, group_by_tokens, sample_groups
-from cape_fairseq.data.synthetic import make_corpus
 
 
 @pytest.mark.parametrize(
@@ -123,14 +120,3 @@ class TestDerive:
         assert (status, files) == (1, {})
         assert len(capsys.readouterr().err.splitlines()) == 1
         assert self.derive(text, "swap")[0] == 1
-
-
-def test_the_synthetic_corpus_is_reproducible_and_has_no_repetition():
-    corpus = make_corpus()
-    sizes = {name: len(pairs) for name, pairs in corpus.items()}
-    assert sizes == {"train": 20_000, "valid": 500, "test": 500}
-    sources = [pair[0] for pairs in corpus.values() for pair in pairs]
-    assert len(set(sources)) == len(sources)
-    assert corpus["test"] == make_corpus()["test"]
-    assert corpus["test"] != make_corpus(2)["test"]
-    assert all(re.fullmatch(r"[A-ZÄÖÜ].*\.", side) for pair in corpus["test"] for side in pair)

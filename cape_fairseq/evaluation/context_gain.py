@@ -1,0 +1,165 @@
+"""``cape-fairseq context-gain``: what earlier sentences are worth, in nats a token.
+
+The log-probability of a sentence's reference with the right earlier sentences, with those of
+another document, and with none. Words and EOS are apart.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from cape_fairseq.command_line import (
+    UserError,
+    add_files,
+    add_output,
+    build_parser,
+    format_table,
+    parse_files,
+    write_json,
+)
+from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
+from cape_fairseq.evaluation.scores import summarize_seeds
+from cape_fairseq.inference.checkpoints import load_model
+
+EXAMPLES = """
+  cape-fairseq context-gain documents=checkpoint_best.pt --data data-bin
+  cape-fairseq context-gain documents=s1.pt,s2.pt,s3.pt --data data-bin --subset valid --json x.json
+"""
+DESCRIPTION = (
+    "Measure the log-probability (nats a token) of references with the right earlier sentences, "
+    "and by how much it exceeds that with sentences of another document and that without any. The "
+    "data have a file SUBSET.documents with the name of each sentence's document."
+)
+KINDS = ("right", "wrong", "none")
+
+
+def read_texts(
+    pairs: Any, names: list[str], reach: int, limit: int | None, word: str | None, dictionary: Any
+) -> dict[str, list[Text]]:
+    """Return the texts of each kind for all sentences that have an earlier one."""
+    texts: dict[str, list[Text]] = {kind: [] for kind in KINDS}
+    for number in range(1, len(names)):
+        first = number
+        while first > max(0, number - reach) and names[first - 1] == names[number]:
+            first -= 1
+        wrong = find_other(names, number, number - first)
+        if first == number or wrong is None:
+            continue
+        if word is not None and word not in dictionary.string(pairs[number]["source"]).split():
+            continue
+        last = [number]
+        chosen = {"right": range(first, number), "wrong": wrong, "none": range(0)}
+        for kind, earlier in chosen.items():
+            members = [pairs[i] for i in (*earlier, *last)]
+            texts[kind].append(Text([m["source"] for m in members], [m["target"] for m in members]))
+        if limit is not None and len(texts["right"]) == limit:
+            break
+    return texts
+
+
+def find_other(names: list[str], number: int, count: int) -> range | None:
+    """Return ``count`` consecutive sentences of one other document, half the corpus away."""
+    start = (number + len(names) // 2) % len(names)
+    for offset in range(len(names)):
+        first = (start + offset) % len(names)
+        end = first + count
+        is_one = end <= len(names) and names[first] == names[end - 1]
+        if is_one and names[first] != names[number]:
+            return range(first, end)
+    return None
+
+
+def compare_scores(scores: dict[str, list[np.ndarray]], part: slice) -> dict[str, Any]:
+    """Compare the kinds on words (``slice(None, -1)``) or on EOS (``slice(-1, None)``)."""
+    sums = {kind: np.array([s[part].sum() for s in found]) for kind, found in scores.items()}
+    tokens = np.array([len(s[part]) for s in scores["right"]])
+    mean_length = tokens.mean()
+    result = {"log_probability": float(sums["right"].sum() / tokens.sum())}
+    for kind in ("wrong", "none"):
+        gains = (sums["right"] - sums[kind]) / mean_length
+        result[f"over_{kind}"] = float(gains.mean())
+        result[f"over_{kind}_interval"] = bootstrap_interval(gains)
+    return result
+
+
+def measure_model(
+    model: nn.Module, pairs: Any, names: list[str], limit: int | None, word: str | None
+) -> dict[str, Any]:
+    """Measure one model."""
+    reach = find_reach(model)
+    if reach == 0:
+        raise UserError("the model sees no earlier sentences; train with --sentence-context")
+    texts = read_texts(pairs, names, reach, limit, word, model.encoder.dictionary)
+    if not texts["right"]:
+        raise UserError("no sentence has an earlier one in its document")
+    scores = {kind: score_texts(model, found) for kind, found in texts.items()}
+    return {
+        "sentences": len(texts["right"]),
+        "words": compare_scores(scores, slice(None, -1)),
+        "eos": compare_scores(scores, slice(-1, None)),
+    }
+
+
+def measure(
+    files: dict[str, list[Path]],
+    data: Path,
+    subset: str = "test",
+    limit: int | None = None,
+    word: str | None = None,
+) -> dict[str, Any]:
+    """Measure systems of one or several seeds."""
+    path = data / f"{subset}.documents"
+    if not path.is_file():
+        raise UserError(f"there is no {path} with the name of each sentence's document")
+    names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    systems = {}
+    for name, paths in files.items():
+        seeds = []
+        for checkpoint in paths:
+            model, task = load_model(checkpoint, data)
+            task.load_dataset(subset)
+            seeds.append(measure_model(model, task.dataset(subset), names, limit, word))
+        systems[name] = seeds
+    return {"unit": "nats a token", "subset": subset, "systems": systems}
+
+
+def format_gain(seeds: list[dict[str, Any]], part: str, kind: str) -> str:
+    """Format a gain: its mean with the deviation over seeds, or with the interval of one."""
+    found = summarize_seeds([seed[part][f"over_{kind}"] for seed in seeds])
+    spread = found["deviation"]
+    if spread is None:
+        spread = seeds[0][part][f"over_{kind}_interval"]
+    return f"{found['mean']:+.4f} ± {spread:.4f}"
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("context-gain", DESCRIPTION, EXAMPLES)
+    add_files(parser, "checkpoints of systems with --sentence-context, one for each seed")
+    add_output(parser, "--json", "gains as JSON, with 95 %% intervals over sentences")
+    parser.add_argument("--data", type=Path, required=True, help="binarized data")
+    parser.add_argument("--subset", default="test", help="subset of the data (default: test)")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N sentences")
+    parser.add_argument("--word", help="only sentences whose source has this token, such as it")
+    args = parser.parse_args(argv)
+    files = parse_files(args.files)
+    result = measure(files, args.data, args.subset, args.limit, args.word)
+    rows = [
+        [
+            name,
+            len(seeds),
+            seeds[0]["sentences"],
+            part,
+            f"{np.mean([seed[part]['log_probability'] for seed in seeds]):.4f}",
+            format_gain(seeds, part, "none"),
+            format_gain(seeds, part, "wrong"),
+        ]
+        for name, seeds in result["systems"].items()
+        for part in ("words", "eos")
+    ]
+    head = ["system", "seeds", "sentences", "tokens", "right", "right - none", "right - wrong"]
+    print(format_table(head, rows))
+    print("nats a token; ±: 95 % over sentences, or standard deviation over seeds")
+    write_json(args.json, result)

@@ -1,0 +1,130 @@
+"""``cape-fairseq contrastive``: right translations against wrong ones that differ where context
+decides."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cape_fairseq.command_line import UserError, add_output, build_parser, read_lines, write_json
+from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
+from cape_fairseq.inference.translate import Translator
+
+EXAMPLES = """
+  cape-fairseq contrastive checkpoint_best.pt --source test.pronouns.en --target test.pronouns.de
+  cape-fairseq contrastive checkpoint_best.pt --source contrapro.en --target contrapro.de \\
+      --context 0 --json scores.json
+"""
+DESCRIPTION = (
+    "Measure how often a model scores the right translation above all wrong ones. A line is a text,"
+    " its sentences joined by ' <s> '; the last one counts. An item is a run of lines with equal"
+    " source and equal earlier target sentences; its first line is right."
+)
+SEPARATOR = " <s> "
+
+
+class Item(NamedTuple):
+    """A source and the candidates for its last sentence, the right one first."""
+
+    source: list[str]
+    earlier: list[str]  # target sentences before
+    candidates: list[str]
+
+
+def read_items(source: Path, target: Path) -> list[Item]:
+    """Read a contrastive set.
+
+    Raises:
+        UserError: the sides differ in lines or sentences, or an item has one candidate.
+    """
+    sides = [[line.split(SEPARATOR) for line in read_lines(path)] for path in (source, target)]
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}")
+    for number, (one, other) in enumerate(zip(*sides, strict=True), 1):
+        if len(one) != len(other):
+            raise UserError(
+                f"line {number} has {len(one)} source and {len(other)} target sentences; both "
+                "sides need as many, joined by ' <s> '"
+            )
+    items, number = [], 0
+    pairs = zip(*sides, strict=True)
+    for (text, earlier), run in itertools.groupby(pairs, key=lambda pair: (pair[0], pair[1][:-1])):
+        candidates = [translation[-1] for _, translation in run]
+        number += len(candidates)
+        if len(candidates) < 2:
+            raise UserError(f"line {number} of {target} has no wrong translation beside it")
+        items.append(Item(text, earlier, candidates))
+    return items
+
+
+def borrow_context(items: Sequence[Item]) -> list[Item]:
+    """Give each item the earlier sentences of another one, as a control."""
+    shift = max(1, len(items) // 2)
+    others = [items[(number + shift) % len(items)] for number in range(len(items))]
+    return [
+        Item([*other.source[:-1], item.source[-1]], other.earlier, item.candidates)
+        for item, other in zip(items, others, strict=True)
+    ]
+
+
+def measure(
+    translator: Translator, items: Sequence[Item], context: int | None, normalize: bool
+) -> dict[str, Any]:
+    """Measure the share of items whose right translation scores above all wrong ones.
+
+    A score is the sum of log-probabilities of the last sentence with its EOS, or their mean with
+    ``normalize``. ``context`` is the number of earlier sentences (default: all that the model
+    sees).
+    """
+    model = translator.model.models[0]
+    reach = find_reach(model)
+    if context is not None and context > reach:
+        raise UserError(f"--context is {context}, but this model sees {reach} earlier sentences")
+    texts = []
+    for item in items:
+        source = [translator.encode_source(sentence) for sentence in item.source]
+        earlier = [translator.encode_target(sentence) for sentence in item.earlier]
+        for candidate in item.candidates:
+            target = [*earlier, translator.encode_target(candidate)]
+            texts.append(Text(source, target).keep_last(reach if context is None else context))
+    scores = iter(score_texts(model, texts))
+    right = []
+    for item in items:
+        found = [next(scores) for _ in item.candidates]
+        values = [score.mean() if normalize else score.sum() for score in found]
+        right.append(float(values[0] > max(values[1:])))
+    return {
+        "items": len(items),
+        "right": int(sum(right)),
+        "accuracy": float(np.mean(right)),
+        "interval": bootstrap_interval(right),
+        "chance": float(np.mean([1 / len(item.candidates) for item in items])),
+    }
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("contrastive", DESCRIPTION, EXAMPLES)
+    add = parser.add_argument
+    add("checkpoint", type=Path, help="checkpoint of a translation model")
+    add("--source", type=Path, required=True, metavar="FILE", help="source text")
+    add("--target", type=Path, required=True, metavar="FILE", help="right and wrong translations")
+    add("--data", type=Path, help="folder with dict.*.txt (default: as cape-fairseq translate)")
+    add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
+    add("--tokenizer", default="moses", help="moses, or space for tokenized text (default: moses)")
+    add("--context", type=int, help="earlier sentences to show (default: what the model sees)")
+    add("--wrong-context", action="store_true", help="show those of another item, as a control")
+    add("--normalize", action="store_true", help="divide scores by the length of the sentence")
+    add_output(parser, "--json", "shares as JSON")
+    args = parser.parse_args(argv)
+    items = read_items(args.source, args.target)
+    translator = Translator(args.checkpoint, args.data, args.bpe_codes, args.tokenizer)
+    items = borrow_context(items) if args.wrong_context else items
+    result = measure(translator, items, args.context, args.normalize)
+    print(
+        f"{result['right']} of {result['items']} items right: {100 * result['accuracy']:.1f} ± "
+        f"{100 * result['interval']:.1f} % (95 %; chance {100 * result['chance']:.1f} %)"
+    )
+    write_json(args.json, result)

@@ -1,0 +1,165 @@
+"""Contrastive tests and the gain of context, against scores of single texts."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from cape_fairseq import load
+from cape_fairseq.cli import main
+from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
+from cape_fairseq.evaluation.context_gain import find_other
+from cape_fairseq.evaluation.contrastive import borrow_context, read_items
+from tests.documents.support import build_document_model, join, make_documents
+from tests.support import EOS
+
+SOURCE = ["the man buys a book . <s> it is red .", "a girl sells two eggs . <s> it is new ."]
+RIGHT = ["der Mann kauft ein Buch . <s> es ist rot .", "ein Mann malt . <s> sie ist neu ."]
+WRONG = ["der Mann kauft ein Buch . <s> er ist rot .", "ein Mann malt . <s> er ist neu ."]
+
+
+def make_texts(context):
+    """Texts of random sentences, ``context`` of them before the last."""
+    (document,) = make_documents()[:1]
+    sides = zip(*document[-context - 1 :], strict=True)
+    return Text(*([torch.tensor([*words, EOS]) for words in side] for side in sides))
+
+
+@pytest.mark.parametrize("context", [0, 1, 2])
+def test_scores_are_those_of_the_last_sentence(context):
+    model, text = build_document_model("rope_cross", 1), make_texts(context)
+    found = score_texts(model, [text, make_texts(0)])[0]
+    source = torch.tensor([join([words[:-1].tolist() for words in text.source])])
+    target = torch.cat([words.clone() for words in text.target])
+    previous = torch.cat([torch.tensor([EOS]), target[:-1]])
+    lengths = [len(words) for words in text.target]
+    ends = np.cumsum(lengths)[:-1]
+    previous[ends] = 0  # the separator
+    with torch.no_grad():
+        scores = model(source, None, previous.unsqueeze(0))[0].log_softmax(-1)[0]
+    expected = scores.gather(1, target.unsqueeze(1)).squeeze(1)[-lengths[-1] :]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("target", "reach"), [(None, 3), (0, 2)])
+def test_reach(target, reach):
+    assert find_reach(build_document_model("rope_cross", 1, target=target)) == reach
+
+
+def write_set(folder):
+    pairs = [(SOURCE[i], side[i]) for i in range(2) for side in (RIGHT, WRONG)]
+    for number, name in enumerate(("source", "target")):
+        (folder / name).write_text("".join(f"{pair[number]}\n" for pair in pairs))
+    return folder / "source", folder / "target"
+
+
+class TestContrastive:
+    def test_items_are_runs_of_equal_sources_and_contexts(self, tmp_path):
+        items = read_items(*write_set(tmp_path))
+        assert [item.candidates[0] for item in items] == ["es ist rot .", "sie ist neu ."]
+        assert [len(item.candidates) for item in items] == [2, 2]
+        borrowed = borrow_context(items)
+        assert borrowed[0].source == ["a girl sells two eggs .", "it is red ."]
+        assert borrowed[0].earlier == ["ein Mann malt ."]
+
+    def test_the_same_source_with_another_target_context_is_another_item(self, tmp_path):
+        (tmp_path / "source").write_text("a car . <s> it is red .\n" * 4)
+        lines = (
+            "ein Auto . <s> es",
+            "ein Auto . <s> er",
+            "ein Wagen . <s> er",
+            "ein Wagen . <s> es",
+        )
+        (tmp_path / "target").write_text("".join(f"{line}\n" for line in lines))
+        items = read_items(tmp_path / "source", tmp_path / "target")
+        assert [item.candidates for item in items] == [["es", "er"], ["er", "es"]]
+
+    @pytest.mark.parametrize("normalize", [(), ("--normalize",)])
+    @pytest.mark.parametrize("context", [None, 0, 1])
+    def test_shares_equal_scores_one_by_one(
+        self, context, normalize, document_checkpoint, data_bin, tmp_path, capsys
+    ):
+        source, target = write_set(tmp_path)
+        files = ["--source", str(source), "--target", str(target), "--data", str(data_bin)]
+        options = [] if context is None else ["--context", str(context)]
+        output = tmp_path / "out.json"
+        arguments = [str(document_checkpoint), *files, *options, *normalize, "--json", str(output)]
+        assert main(["contrastive", *arguments]) == 0
+        translator = load(document_checkpoint, data=data_bin)
+        model, right = translator.model.models[0], 0
+        for item in read_items(source, target):
+            values = []
+            for candidate in item.candidates:
+                sources = [translator.encode_source(s) for s in item.source]
+                targets = [translator.encode_target(s) for s in (*item.earlier, candidate)]
+                text = Text(sources, targets)
+                text = text if context is None else text.keep_last(context)
+                (scores,) = score_texts(model, [text])
+                values.append(scores.mean() if normalize else scores.sum())
+            right += values[0] > max(values[1:])
+        found = json.loads(output.read_text())
+        assert (found["right"], found["items"], found["chance"]) == (right, 2, 0.5)
+        assert f"{right} of 2" in capsys.readouterr().out
+
+    def test_more_context_than_the_model_sees_is_an_error(
+        self, cape_checkpoint, data_bin, tmp_path, capsys
+    ):
+        source, target = write_set(tmp_path)
+        files = ["--source", str(source), "--target", str(target), "--data", str(data_bin)]
+        assert main(["contrastive", str(cape_checkpoint), *files, "--context", "1"]) == 1
+        assert "sees 0" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("source", "target", "words"),
+        [
+            ("a .\n", "b .\nc .\n", "1 lines"),
+            ("a . <s> b .\n", "c .\n", "line 1"),
+            ("a .\n", "b .\n", "no wrong translation"),
+        ],
+    )
+    def test_other_files_are_errors(self, source, target, words, tmp_path, capsys):
+        (tmp_path / "source").write_text(source)
+        (tmp_path / "target").write_text(target)
+        files = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "target")]
+        assert main(["contrastive", "x.pt", *files]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_the_interval_is_that_of_a_mean():
+    values = np.random.default_rng(0).normal(size=400)
+    assert bootstrap_interval(values) == pytest.approx(1.96 * values.std() / 20, rel=0.15)
+
+
+def test_wrong_sentences_are_of_one_other_document():
+    names = list("aaabbbbccd")
+    for number, count in ((1, 1), (2, 2), (5, 3), (9, 1)):
+        found = find_other(names, number, count)
+        assert len(found) == count
+        assert len({names[i] for i in found}) == 1
+        assert names[found[0]] != names[number]
+    assert find_other(["a"] * 5, 2, 1) is None
+
+
+def test_context_gain_prints_words_and_eos_apart(document_checkpoint, data_bin, tmp_path, capsys):
+    (data_bin / "test.documents").write_text("\n".join("aaaaabbbbbccc") + "\n")
+    output = tmp_path / "gain.json"
+    arguments = [f"a={document_checkpoint}", "--data", str(data_bin), "--json", str(output)]
+    try:
+        assert main(["context-gain", *arguments]) == 0
+    finally:
+        (data_bin / "test.documents").unlink()
+    (found,) = json.loads(output.read_text())["systems"]["a"]
+    assert found["sentences"] == 10  # the first of each document has no context
+    for part in ("words", "eos"):
+        assert abs(found[part]["over_none"]) < 1
+        assert found[part]["over_none_interval"] >= 0
+    assert capsys.readouterr().out.count("| a ") == 2
+
+
+def test_context_gain_needs_documents_and_a_model_of_them(cape_checkpoint, data_bin, capsys):
+    arguments = [f"a={cape_checkpoint}", "--data", str(data_bin)]
+    assert main(["context-gain", *arguments]) == 1
+    assert "test.documents" in capsys.readouterr().err
