@@ -97,7 +97,7 @@ def build_encoding(name: str, side: str = "encoder", layers: int = 2, **options)
 
     config = ENCODINGS[name].config
     values = {item.name: item.default for item in list_fields(config)}
-    cfg = Namespace(**{"position_layers": "input", **values, **options})
+    cfg = Namespace(**{"position_layers": "input", "sinusoid": "fairseq", **values, **options})
     return ENCODINGS[name](cfg, Side(side, layers, 16, 4, 50, PAD))
 
 

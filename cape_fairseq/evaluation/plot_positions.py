@@ -34,7 +34,7 @@ def build_untrained(name: str, dim: int) -> PositionEncoding:
             f"{name} is neither NAME=CHECKPOINT nor an encoding ({', '.join(ENCODINGS)})"
         )
     options = {item.name: item.default for item in list_fields(ENCODINGS[name].config)}
-    cfg = SimpleNamespace(position_layers="input", **options)
+    cfg = SimpleNamespace(position_layers="input", sinusoid="fairseq", **options)
     return ENCODINGS[name](cfg, Side("encoder", 1, dim, 8, 1024, 1)).eval()
 
 

@@ -22,6 +22,10 @@ CROSS_CONTEXT_HELP = (
     "documents: cross-attention sees the source sentence of the same number and this many before "
     "and after it"
 )
+SINUSOID_HELP = (
+    "frequencies of sinusoids: fairseq's 10000^(-k/(d/2 - 1)) from padding_idx + 1, or the paper's "
+    "10000^(-2k/d) from 0"
+)
 SOURCE_SCALE_HELP = (
     "factor of source positions: a number, or auto for target tokens / source tokens of the "
     "training data (default: auto for cape and rope_cross, else 1)"
@@ -47,6 +51,7 @@ class PositionOptions:
     position_layers: choice("input", "all") = option(
         "input", "layers to whose input sinusoids or learned tables are added"
     )
+    sinusoid: choice("fairseq", "vaswani") = option("fairseq", SINUSOID_HELP)
     source_scale: Optional[str] = option(None, SOURCE_SCALE_HELP)
     source_bos: Optional[choice("on", "off")] = option(
         None, "put a BOS before the source (default: on for cape, else off)"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 logger = logging.getLogger(__name__)
 
-PROFILE_TOKENS = 4096
+PROFILE_TOKENS = 8192  # as in the authors' recipe
 PROFILE_SEED = 1
 
 

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from cape_fairseq.positions.floater_options import FIXED_STEP, RECURRENCES
 from cape_fairseq.positions.sinusoidal import sinusoid
 
+SMALL = 0.01  # factor of initial weights of h in the additive form (section 4.4: small)
+
 
 def build_dynamics(cfg: Any, dim: int, zero_output: bool) -> nn.Module:
     """Build what maps initial vectors [N, C] and a length to vectors [length, N, C].
@@ -20,6 +22,8 @@ def build_dynamics(cfg: Any, dim: int, zero_output: bool) -> nn.Module:
     dynamics = ODE(cfg, dim) if ode else Recurrence(cfg.floater_dynamics, dim)
     last = dynamics.outer if ode else dynamics.cells[-1]
     with torch.no_grad():
+        if ode and not zero_output:
+            last.weight.mul_(SMALL)  # else vectors outgrow the embeddings that they are added to
         # A term that grows with the time would carry the vectors of long texts far away.
         last.weight[:, 0 if zero_output else dim :].zero_()
     return dynamics

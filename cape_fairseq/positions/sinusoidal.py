@@ -10,18 +10,20 @@ from cape_fairseq.options import require
 from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
 
 
-def sinusoid(positions: Tensor, dim: int) -> Tensor:
+def sinusoid(positions: Tensor, dim: int, layout: str = "fairseq") -> Tensor:
     """Encode real positions with ``dim // 2`` sines followed by as many cosines.
 
     Component k has the frequency 10000^(-k / (dim // 2 - 1)), so that integers give the table of
-    ``fairseq.modules.SinusoidalPositionalEmbedding``. An odd ``dim`` ends in a zero, as there.
+    ``fairseq.modules.SinusoidalPositionalEmbedding``, or with the layout ``vaswani`` 10000^(-2k /
+    dim), as in the paper, whose sines and cosines alternate. An odd ``dim`` ends in a zero.
 
     [...] -> [..., dim], computed in float32 (float64 stays float64).
     """
     dtype = torch.float64 if positions.dtype == torch.float64 else torch.float32
     half = dim // 2
+    last = half - 1 if layout == "fairseq" else dim / 2  # component of the frequency 1 / 10000
     steps = torch.arange(half, dtype=dtype, device=positions.device)
-    frequencies = torch.exp(steps * -(math.log(10000) / (half - 1)))
+    frequencies = torch.exp(steps * -(math.log(10000) / last))
     angles = positions.to(dtype).unsqueeze(-1) * frequencies
     encoded = torch.cat([angles.sin(), angles.cos()], dim=-1)
     return torch.nn.functional.pad(encoded, (0, dim % 2))
@@ -40,11 +42,13 @@ class Sinusoidal(PositionEncoding):
     def __init__(self, cfg: Any, side: Side) -> None:
         super().__init__(cfg, side)
         require(side.dim >= 4, f"{side.name}_embed_dim", side.dim, "at least 4 for sinusoids")
-        self.offset = side.padding_idx + 1  # fairseq's position of the first token
+        is_fairseq = cfg.sinusoid == "fairseq"
+        self.offset = side.padding_idx + 1 if is_fairseq else 0  # position of the first token
 
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
-        encoded = sinusoid(positions + self.offset, self.side.dim)
+        encoded = sinusoid(positions + self.offset, self.side.dim, self.cfg.sinusoid)
         if self.cfg.position_layers == "input":
             return [encoded]
         numbers = torch.arange(1.0, self.side.layers + 1, device=positions.device)
-        return [encoded + layer for layer in sinusoid(numbers, self.side.dim)]
+        layers = sinusoid(numbers, self.side.dim, self.cfg.sinusoid)
+        return [encoded + layer for layer in layers]

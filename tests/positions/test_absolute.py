@@ -32,6 +32,19 @@ def test_sinusoids_equal_fairseqs_table(dim):
     torch.testing.assert_close(sinusoid(positions, dim), table[2:], atol=1e-6, rtol=0)
 
 
+def test_vaswanis_sinusoids_are_those_of_the_notebook():
+    """Section 3.5 of the paper; the notebook's dot product at a distance of 10."""
+    positions = torch.arange(100.0)
+    table = sinusoid(positions, 512, "vaswani")
+    for k in (0, 1, 255):
+        angles = positions * 10000 ** (-2 * k / 512)
+        torch.testing.assert_close(table[:, k], angles.sin(), atol=1e-4, rtol=0)
+        torch.testing.assert_close(table[:, 256 + k], angles.cos(), atol=1e-4, rtol=0)
+    assert table[32] @ table[42] == pytest.approx(173.790, abs=1e-3)
+    (first,) = build_encoding("sinpos", sinusoid="vaswani").embed(positions[None, :1])
+    assert first[0, 0].tolist() == [0] * 8 + [1] * 8
+
+
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("name", ["sinpos", "cape", "shape"])
 def test_unaugmented_embedding_equals_fairseqs(name, left):

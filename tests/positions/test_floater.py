@@ -118,6 +118,14 @@ def test_recurrences_follow_table_6(kind):
         np.testing.assert_allclose(vectors[i + 1], p, atol=1e-12)
 
 
+def test_additive_vectors_begin_smaller_than_embeddings():
+    """A new embedding of width C has norm sqrt(C) after fairseq's scaling."""
+    encoding = build_encoding("floater", floater_form="additive")
+    norms = encoding.integrate(1000).norm(dim=2)
+    assert norms.max() < 16**0.5
+    assert (norms[-1] != norms[0]).all()
+
+
 def test_the_paper_counts_526_336_parameters():
     from argparse import Namespace
 
