@@ -69,7 +69,6 @@ class Changes(NamedTuple):
     dropped: list[str]  # parameters of positions that the model lacks
     omegas: list[str]  # ADMIN's residual weights that the checkpoint lacks
     scale: float  # the source scale that counts
-    messages: list[str]  # for the user
 
 
 def encode_options(cfg: Any) -> Tensor:
@@ -156,14 +155,12 @@ def compare(stored: StoredModel, model: nn.Module) -> Changes:
     initialized = [key for key in missing if POSITIONS.match(key)]
     dropped = [key for key in names if POSITIONS.match(key) and key not in parameters]
     omegas = [key for key in missing if key.endswith("_omega")]
-    scale = choose_scale(stored, model)
     return Changes(
-        renamed,
-        initialized,
-        sorted(dropped),
-        omegas,
-        scale,
-        describe(stored, current, initialized, sorted(dropped), omegas, scale),
+        renamed=renamed,
+        initialized=initialized,
+        dropped=sorted(dropped),
+        omegas=omegas,
+        scale=choose_scale(stored, model),
     )
 
 
@@ -193,24 +190,17 @@ def choose_scale(stored: StoredModel, model: nn.Module) -> float:
     return stored.scale if real_valued and was_chosen and not is_given else own
 
 
-def describe(
-    stored: StoredModel,
-    current: dict[str, Any],
-    initialized: list[str],
-    dropped: list[str],
-    omegas: list[str],
-    scale: float,
-) -> list[str]:
+def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> list[str]:
     """Describe changes for the user."""
     messages = []
-    if torch.tensor(scale) != torch.tensor(stored.scale):
-        messages.append(f"source scale {scale:.4f} instead of {stored.scale:.4f}")
-    if initialized:
-        messages.append(f"initialized {', '.join(initialized)}")
-    if dropped:
-        messages.append(f"dropped {', '.join(dropped)}")
-    if omegas:
-        messages.append(f"set {len(omegas)} residual weights to 1")
+    if torch.tensor(changes.scale) != torch.tensor(stored.scale):  # in single precision
+        messages.append(f"source scale {changes.scale:.4f} instead of {stored.scale:.4f}")
+    if changes.initialized:
+        messages.append(f"initialized {', '.join(changes.initialized)}")
+    if changes.dropped:
+        messages.append(f"dropped {', '.join(changes.dropped)}")
+    if changes.omegas:
+        messages.append(f"set {len(changes.omegas)} residual weights to 1")
     context = stored.options.get("sentence_context")
     if context is not None and "target_context" not in stored.options:
         messages.append("its separators <s> were trained apart from </s>, so fine-tune it")
@@ -228,11 +218,12 @@ def describe(
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
     """Log one warning with all changes, if there are any."""
-    if not changes.messages:
+    messages = describe(changes, stored, decode_options(model.encoder.position_options))
+    if not messages:
         return
     names = f"{stored.options['position_encoding']} to {model.cfg.position_encoding}"
     source = "a checkpoint of stock fairseq, " if stored.is_stock else ""
-    logger.warning("warm start from %s%s: %s", source, names, "; ".join(changes.messages))
+    logger.warning("warm start from %s%s: %s", source, names, "; ".join(messages))
 
 
 def build_state(changes: Changes, stored: StoredModel, model: nn.Module) -> State:
