@@ -20,10 +20,20 @@ from numpy._core.multiarray import _reconstruct
 logger = logging.getLogger(__name__)
 
 BATCH_OPTIONS = {
-    "dataset": ("max_tokens", "batch_size", "required_batch_size_multiple"),
-    "optimization": ("update_freq", "skip_remainder_batch"),
+    "common": ("seed",),
+    "dataset": ("max_tokens", "batch_size", "required_batch_size_multiple", "train_subset"),
     "distributed_training": ("distributed_world_size",),
-    "task": ("stack_probability", "stack_max_tokens", "stack_min_tokens", "stack_sentences"),
+    "task": (
+        "max_source_positions",
+        "max_target_positions",
+        "stack_junction",
+        "stack_keep_rest",
+        "stack_max_tokens",
+        "stack_min_tokens",
+        "stack_probability",
+        "stack_sentences",
+        "stack_swap",
+    ),
 }
 
 
@@ -119,9 +129,22 @@ def save_every_interval(save_checkpoint: Callable) -> Callable:
             if hasattr(wrapped, "best"):  # fairseq sets it on the function that it finds
                 state["best"] = wrapped.best
             trainer.save_checkpoint(os.path.join(cfg.save_dir, name), state)
+            prune_intervals(cfg, trainer.checkpoint_suffix)
         return result
 
     return wrapped
+
+
+def prune_intervals(cfg: Any, suffix: str) -> None:
+    """Apply ``--keep-interval-updates``, which fairseq does inside of an epoch."""
+    if cfg.keep_interval_updates <= 0:
+        return
+    pattern = rf"checkpoint_\d+_(\d+){suffix}\.pt"
+    paths = checkpoint_utils.checkpoint_paths(cfg.save_dir, pattern, keep_match=True)
+    if cfg.keep_interval_updates_pattern != -1:
+        paths = [x for x in paths if x[1] % cfg.keep_interval_updates_pattern != 0]
+    for path, _ in paths[cfg.keep_interval_updates :]:  # the latest come first
+        os.remove(path)
 
 
 def warn_of_other_batches(load_checkpoint: Callable) -> Callable:
@@ -169,10 +192,17 @@ def list_batch_changes(stored: Any, current: Any) -> list[str]:
     changed = []
     for group, names in BATCH_OPTIONS.items():
         for name in names:
-            old, new = (cfg[group].get(name) for cfg in (stored, current))
+            old, new = (read_option(cfg[group], name) for cfg in (stored, current))
             if old != new:
                 changed.append(f"--{name.replace('_', '-')} {old} -> {new}")
     return changed
+
+
+def read_option(options: Any, name: str) -> Any:
+    """Return an option of a group, which tasks without a dataclass keep as a Namespace."""
+    if isinstance(options, argparse.Namespace):
+        return getattr(options, name, None)
+    return options.get(name)
 
 
 def reject_other_task(validate: Callable) -> Callable:
@@ -188,10 +218,13 @@ def reject_other_task(validate: Callable) -> Callable:
             path = cfg.common_eval.path.split(os.pathsep)[0]
             stored = checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]["task"]["_name"]
             if given != stored:
-                raise ValueError(
-                    f"--task is {given}, but fairseq-validate takes the checkpoint's, {stored}; "
-                    "score stacks with fairseq-generate --task stacked_translation "
+                stacks = (
+                    "; score stacks with fairseq-generate --task stacked_translation "
                     "--score-reference and cape-fairseq position-loss"
+                )
+                raise ValueError(
+                    f"--task is {given}, but fairseq-validate takes the checkpoint's; give --task "
+                    f"{stored}{stacks if given == 'stacked_translation' else ''}"
                 )
         return validate(cfg, override_args=override_args)
 
@@ -217,5 +250,6 @@ def install() -> None:
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
     for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs
         module = sys.modules.get(name)
-        if Path(getattr(module, "__file__", None) or "").name == "validate.py":
+        path = Path(getattr(module, "__file__", None) or "")
+        if path.parts[-2:] == ("fairseq_cli", "validate.py"):
             module.main = reject_other_task(module.main)

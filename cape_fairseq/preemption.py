@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,6 +31,20 @@ TERMINATED = 128 + signal.SIGTERM
 is_signalled = threading.Event()  # this process has got SIGTERM
 
 
+@contextmanager
+def handle_sigterm(handler: Callable) -> Iterator[None]:
+    """Handle SIGTERM for a while, where Python allows it: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_signalled.clear()
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def forward_signal(call_main: Callable) -> Callable:
     """Wrap fairseq's function that starts a process for each GPU; a training passes SIGTERM on."""
 
@@ -45,9 +60,9 @@ def forward_signal(call_main: Callable) -> Callable:
         is_training = hasattr(sys.modules.get(main.__module__), "validate_and_save")
         if not (is_training and spawns and distributed_cfg.distributed_world_size > 1):
             return call_main(cfg, main, **kwargs)
-        signal.signal(signal.SIGTERM, request)
         try:
-            return call_main(cfg, main, **kwargs)
+            with handle_sigterm(request):
+                return call_main(cfg, main, **kwargs)
         except ProcessExitedException:
             if not is_signalled.is_set():
                 raise
@@ -58,7 +73,7 @@ def forward_signal(call_main: Callable) -> Callable:
 
 def listen(train: Callable) -> Callable:
     """Wrap fairseq's function that trains an epoch. Before the first one SIGTERM ends a process as
-    usual, and so it does where Python allows no handlers, outside of the main thread."""
+    usual."""
 
     def request(signum: int, frame: Any) -> None:
         is_signalled.set()
@@ -66,9 +81,8 @@ def listen(train: Callable) -> Callable:
 
     @functools.wraps(train)
     def wrapped(*args: Any) -> Any:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, request)
-        return train(*args)
+        with handle_sigterm(request):
+            return train(*args)
 
     return wrapped
 

@@ -25,7 +25,7 @@ read_options() {  # read_options "$@": OPTIONS of fairseq-train, the words of EX
     case ${EXTRA:-} in
         *[\"\']*) stop "EXTRA has quotes, which are not read; give such options after --: ${0##*/} -- --adam-betas '(0.9, 0.98)'" ;;
     esac
-    read -ra OPTIONS <<< "${EXTRA:-}"
+    read -r -d '' -a OPTIONS <<< "${EXTRA:-}" || true  # also of several lines
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         [ "$1" = --dry-run ] || stop "there is no option $1; options of fairseq-train follow --"
         shift
@@ -104,7 +104,8 @@ apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all
 }
 
 binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary, and the documents of TEXT
-    local tests file split; tests=$(printf ",$OUT/bpe/%s" "$@")
+    local tests file split
+    tests=$(printf ',%s' "${@/#/$OUT/bpe/}")
     for split in train valid "$@"; do same_lines "$OUT/bpe/$split.$SRC" "$OUT/bpe/$split.$TGT"; done
     if [ ! -e "$OUT/data-bin/done" ]; then
         run rm -rf "$OUT/data-bin"

@@ -7,10 +7,8 @@ import importlib
 import io
 import logging
 import os
-import signal
 import subprocess
 import sys
-import threading
 import traceback
 from argparse import Namespace
 from pathlib import Path
@@ -175,8 +173,6 @@ def fairseq(tool: str, *arguments, check: bool = True, input: str | None = None)
             traceback.print_exception(raised)
         finally:
             sys.argv, sys.stdin = saved
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             torch.set_num_threads(threads)
     assert not check or error is None, stream.getvalue()[-4000:]
     return stream.getvalue()

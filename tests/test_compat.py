@@ -129,6 +129,16 @@ class TestSignals:
         assert (tmp_path / "checkpoint_last.pt").is_file()
 
 
+def test_a_training_leaves_the_signal_as_it_was(data_bin, tmp_path):
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        expected = signal.getsignal(signal.SIGTERM)
+        train(data_bin, tmp_path, arch=ARCH, updates=1)
+        assert signal.getsignal(signal.SIGTERM) is expected
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def list_updates(folder) -> list[int]:
     """The updates of the checkpoints that --save-interval-updates has saved."""
     matches = [re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", path.name) for path in folder.iterdir()]
@@ -140,6 +150,17 @@ def test_every_interval_is_saved_at_the_end_of_an_epoch_too(data_bin, tmp_path):
     output = train(data_bin, tmp_path, *more, arch=ARCH, updates=6)
     assert "end of epoch 2" in output
     assert list_updates(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+
+def test_intervals_are_pruned_at_the_end_of_an_epoch_too(data_bin, tmp_path):
+    more = ("--max-tokens", 8000, "--save-interval-updates", 1, "--keep-interval-updates", 2)
+    train(data_bin, tmp_path, *more, arch=ARCH, updates=6)
+    assert list_updates(tmp_path) == [5, 6]
+
+
+def test_a_script_of_the_user_is_left_alone(tmp_path):
+    (tmp_path / "validate.py").write_text("import cape_fairseq.models\nprint('done')\n")
+    assert "done" in run(sys.executable, tmp_path / "validate.py").stdout
 
 
 def test_average_takes_the_last_of_one_kind(tmp_path, capsys):
@@ -159,6 +180,14 @@ def test_validation_of_stacks_is_an_error_that_names_what_works(data_bin, cape_c
     options = ("--path", cape_checkpoint, "--cpu", "--batch-size", 8)
     output = fairseq("validate", data_bin, *options, "--task", "stacked_translation", check=False)
     assert "fairseq-generate" in output.strip().splitlines()[-1]
+
+
+def test_validation_of_another_task_names_the_checkpoints(data_bin, document_checkpoint):
+    options = ("--path", document_checkpoint, "--cpu", "--batch-size", 8)
+    output = fairseq("validate", data_bin, *options, "--task", "translation", check=False)
+    last = output.strip().splitlines()[-1]
+    assert "--task stacked_translation" in last
+    assert "fairseq-generate" not in last
 
 
 @pytest.mark.parametrize("name", ["plugin", "cape_fairseq"])
@@ -214,13 +243,25 @@ class TestDictionaries:
 
 
 class TestResumeInsideAnEpoch:
-    @pytest.mark.parametrize("option", [("--max-tokens", 300), ("--update-freq", 2), ()])
+    @pytest.mark.parametrize("option", [("--max-tokens", 300), ("--seed", 2)])
     def test_other_batches_are_a_warning(self, option, data_bin, tmp_path):
         train(data_bin, tmp_path, arch=ARCH, updates=3)
         output = train(data_bin, tmp_path, *option, arch=ARCH, updates=4)
-        warnings = re.findall(r"WARNING.*resuming inside epoch.*", output)
-        assert len(warnings) == bool(option)
-        assert all(option[0] in line for line in warnings)
+        (warning,) = re.findall(r"WARNING.*resuming inside epoch.*", output)
+        assert option[0] in warning
+
+    @pytest.mark.parametrize("option", [("--update-freq", 2), ()])
+    def test_the_same_batches_are_none(self, option, data_bin, tmp_path):
+        train(data_bin, tmp_path, arch=ARCH, updates=3)
+        output = train(data_bin, tmp_path, *option, arch=ARCH, updates=4)
+        assert "resuming inside epoch" not in output
+
+    def test_a_task_without_a_dataclass_resumes(self, data_bin, tmp_path):
+        task = ("--task", "translation_multi_simple_epoch", "--langs", "en,de", "--lang-pairs",
+                "en-de", "--batch-size", 8)  # fmt: skip
+        for updates in (3, 5):
+            output = train(data_bin, tmp_path, *task, arch=ARCH, updates=updates)
+        assert "done training" in output
 
     def test_the_same_batches_have_every_sentence_once(self, data_bin, tmp_path, monkeypatch):
         """One epoch in three parts."""

@@ -316,6 +316,11 @@ class TestOptionsOfTraining:
         for line in result.stdout.splitlines():
             subprocess.run(["bash", "-n", "-c", line], check=True)
 
+    def test_extra_options_may_have_several_lines(self):
+        result = self.call("--dry-run", EXTRA="--dropout 0.3\n  --lr 1e-3")
+        (line,) = [line for line in result.stdout.splitlines() if "fairseq-train" in line]
+        assert shlex.split(line)[-4:] == ["--dropout", "0.3", "--lr", "1e-3"]
+
     @pytest.mark.parametrize(
         ("arguments", "variables"),
         [(("--dry-run",), {"EXTRA": "--adam-betas '(0.9, 0.997)'"}), (("--dropout", "0.3"), {})],

@@ -31,7 +31,8 @@ class ChunkedLoss(torch.autograd.Function):
         large = 1.0 - smoothing - small
         exact = torch.promote_types(features.dtype, torch.float32)
         word_sum = weight.sum(0, dtype=exact)  # sum z = x . sum of the rows of W
-        sums = features.new_zeros(3, dtype=torch.float64)
+        is_mps = features.device.type == "mps"  # it has no float64
+        sums = features.new_zeros(3, dtype=torch.float32 if is_mps else torch.float64)
         needs_grad = any(ctx.needs_input_grad[:2])
         d_features = torch.empty_like(features, dtype=exact) if needs_grad else None
         d_weight = torch.zeros_like(weight, dtype=exact) if needs_grad else None

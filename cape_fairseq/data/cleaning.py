@@ -10,11 +10,11 @@ import sys
 import unicodedata
 
 # White space that many tools take for the end of a line.
-BREAKS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
+BREAKS = str.maketrans(dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 # Soft hyphen, zero-width space, word joiner, byte order mark, left-to-right and right-to-left mark.
 INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff\u200e\u200f"))
-# Languages without spaces between words.
-NO_SPACES = {"zh", "ja", "th", "lo", "km", "my", "bo"}
+# With their semicolon: the parameters of an address (?a=1&copy=2) are none.
+ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]\w*);")
 JOINER = re.compile("\u200d+")
 JOINED = {"L", "M", "S"}  # letters, marks and symbols (emoji), by their Unicode category
 
@@ -27,7 +27,7 @@ def repair_breaks(line: str) -> str:
 def clean_line(line: str) -> str:
     """Repair breaks, resolve HTML entities, compose letters and marks (NFC), and drop invisible
     characters. A joiner stays where it joins letters, marks or emoji."""
-    text = html.unescape(repair_breaks(line))
+    text = ENTITY.sub(lambda match: html.unescape(match[0]), repair_breaks(line))
     text = unicodedata.normalize("NFC", repair_breaks(text).translate(INVISIBLE))
     return JOINER.sub(keep_joiner, text)
 

@@ -27,7 +27,7 @@ DESCRIPTION = (
     "train, valid and test (.en, .de, .documents), and contrastive sets test.pronouns and "
     "test.choice (.en, .de)."
 )
-SIZES = {"train": 8000, "valid": 300, "test": 600}  # sentences
+SIZES = {"train": 8000, "valid": 300, "test": 720}  # sentences
 LENGTHS = {"train": (8, 16), "valid": (8, 16), "test": (20, 24)}  # sentences of a document
 FOLLOWED = 1 / 3  # share of the sentences with a single thing that a pronoun follows
 CHOICE_ITEMS = 60
@@ -36,15 +36,16 @@ CHOICE_ITEMS = 60
 class Corpus:
     """Documents of all splits, and contrastive sets from the test documents.
 
-    No sentence of a document is in two splits, nor is a pair of a sentence and the pronoun sentence
-    behind it.
+    No sentence is in two splits but short ones with a pronoun, of which no pair with the sentence
+    before it is.
     """
 
     def __init__(self, seed: int = 1) -> None:
         self.rng = random.Random(seed)
-        self.seen: set[str] = set()  # sources, and pairs of them
+        self.seen: set[str] = set()  # sources without a pronoun
         self.documents: dict[str, list[list[Pair]]] = {}
-        self.pronouns: list[list[Pair]] = []  # items: the right candidate, then the wrong ones
+        # Items by the gender of the right pronoun: the right candidate, then the wrong ones.
+        self.pronouns: dict[str, list[list[Pair]]] = {}
         for split in SIZES:
             self.documents[split] = self.make_split(split)
         self.choice = self.make_choice_items()
@@ -74,8 +75,14 @@ class Corpus:
                 target = follower.translate(sentence.thing.gender)
                 document.append((follower.source, target))
                 if split == "test":
-                    self.pronouns.append(make_item(sentence, follower))
+                    item = make_item(sentence, follower)
+                    self.pronouns.setdefault(sentence.thing.gender, []).append(item)
         return document
+
+    def balance_pronouns(self) -> list[list[Pair]]:
+        """Return as many items of each gender."""
+        count = min(map(len, self.pronouns.values()))
+        return [item for gender in "mfn" for item in self.pronouns[gender][:count]]
 
     def make_choice_items(self) -> list[list[Pair]]:
         """Make items of things with two translations: each source with both target contexts, and
@@ -127,7 +134,10 @@ def main(argv: list[str]) -> None:
             for number, document in enumerate(documents, 1):
                 stream.writelines(f"{split}-{number}\n" for _ in document)
         rows.append([split, len(documents), len(pairs)])
-    for name, items in (("test.pronouns", corpus.pronouns), ("test.choice", corpus.choice)):
+    for name, items in (
+        ("test.pronouns", corpus.balance_pronouns()),
+        ("test.choice", corpus.choice),
+    ):
         write_pairs(args.folder, name, [pair for item in items for pair in item])
         rows.append([name, len(items), sum(map(len, items))])
     print(format_table(["set", "documents or items", "pairs"], rows))

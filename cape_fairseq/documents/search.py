@@ -49,8 +49,8 @@ class DocumentEnsemble(EnsembleModel):
     def forward_decoder(
         self, tokens: Tensor, encoder_outs: list[EncoderOut], states: list[Any], *args: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Score the next token of a sentence: never a separator, no EOS before its shortest length,
-        and nothing else from its longest length on."""
+        """Score the next token of a sentence. A separator is never predicted; EOS is forbidden
+        below the shortest length and forced at the longest."""
         if tokens.size(1) == 1:
             for model, out, state in zip(self.models, encoder_outs, states, strict=True):
                 if KEYS in out:

@@ -1,7 +1,9 @@
 """``cape-fairseq compare``: one table of several systems' scores."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cape_fairseq.command_line import (
     UserError,
@@ -24,37 +26,50 @@ EXAMPLES = """
 DIGITS = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}
 
 
-def read_documents(path: Path) -> list[list[str]]:
-    """Read documents of a sentence per line, with empty lines between them."""
-    documents: list[list[str]] = [[]]
-    for line in read_lines(path):
-        if line.strip():
-            documents[-1].append(line)
-        elif documents[-1]:
-            documents.append([])
-    return [document for document in documents if document]
+class Reference(NamedTuple):
+    """A reference of a sentence per line, with empty lines between documents."""
+
+    lines: int
+    documents: list[list[int]]  # numbers of the lines of each
+    texts: list[str]  # of each document
+
+    @classmethod
+    def read(cls, path: Path) -> Reference:
+        """Read a reference, or raise UserError if it is empty."""
+        lines = [line.strip() for line in read_lines(path)]
+        documents: list[list[int]] = [[]]
+        for number, line in enumerate(lines):
+            if line:
+                documents[-1].append(number)
+            elif documents[-1]:
+                documents.append([])
+        documents = [document for document in documents if document]
+        if not documents:
+            raise UserError(f"{path} is empty")
+        return cls(len(lines), documents, [join(lines, document) for document in documents])
+
+    def read_translation(self, path: Path) -> list[str]:
+        """Read the translation of each document from a file of as many lines.
+
+        Raises:
+            UserError: the file has another number of lines, or text between documents.
+        """
+        lines = [line.strip() for line in read_lines(path)]
+        if len(lines) != self.lines:
+            raise UserError(
+                f"{path} has {len(lines)} lines and the reference {self.lines}; translate with "
+                "cape-fairseq translate --no-split"
+            )
+        inside = {number for document in self.documents for number in document}
+        for number, line in enumerate(lines):
+            if line and number not in inside:
+                raise UserError(f"{path}: line {number + 1} has text where the reference has none")
+        return [join(lines, document) for document in self.documents]
 
 
-def read_aligned(path: Path, references: list[list[str]]) -> list[str]:
-    """Read the translations of documents, aligned line by line, as one text for each document.
-
-    Raises:
-        UserError: the file has another number of lines.
-    """
-    lines = [line.strip() for line in read_lines(path)]
-    expected = sum(len(document) + 1 for document in references) - 1
-    while len(lines) > expected and not lines[-1]:
-        lines.pop()
-    if len(lines) != expected:
-        raise UserError(
-            f"{path} has {len(lines)} lines and the reference {expected}; translate with "
-            "cape-fairseq translate --no-split"
-        )
-    texts, start = [], 0
-    for document in references:
-        texts.append(" ".join(lines[start : start + len(document)]))
-        start += len(document) + 1
-    return texts
+def join(lines: list[str], document: list[int]) -> str:
+    """Join the sentences of a document."""
+    return " ".join(lines[number] for number in document)
 
 
 def measure(
@@ -67,16 +82,15 @@ def measure(
 
     Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``.
     """
-    documents = [] if reference is None else read_documents(reference)
+    aligned = None if reference is None else Reference.read(reference)
     systems = {}
     for name, paths in files.items():
         seeds = []
         for path in paths:
-            if reference is None:
+            if aligned is None:
                 _, texts, references = read_translations(path)
             else:
-                texts = read_aligned(path, documents)
-                references = [" ".join(document) for document in documents]
+                texts, references = aligned.read_translation(path), aligned.texts
             seeds.append(score_texts(texts, references, language, tokenize))
         summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}
         systems[name] = {"seeds": len(seeds), **summary}
@@ -93,8 +107,8 @@ def main(argv: list[str]) -> None:
         "--reference",
         type=Path,
         metavar="FILE",
-        help="reference of files with a sentence per line and empty lines between documents, as "
-        "cape-fairseq translate --no-split writes them",
+        help="reference text; the files are then outputs of cape-fairseq translate --no-split, "
+        "with as many lines, and empty lines between documents",
     )
     parser.add_argument("--language", help="target language, for sacreBLEU's tokenizer")
     parser.add_argument("--tokenize", help="another of sacreBLEU's tokenizers (default: 13a)")

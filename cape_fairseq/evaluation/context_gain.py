@@ -17,6 +17,7 @@ from cape_fairseq.command_line import (
     build_parser,
     format_table,
     parse_files,
+    read_lines,
     write_json,
 )
 from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
@@ -93,7 +94,8 @@ def measure_model(
         raise UserError("the model sees no earlier sentences; train with --sentence-context")
     texts = read_texts(pairs, names, reach, limit, word, model.encoder.dictionary)
     if not texts["right"]:
-        raise UserError("no sentence has an earlier one in its document")
+        chosen = f" whose source has the token {word}" if word else ""
+        raise UserError(f"there is no sentence{chosen} with an earlier one in its document")
     scores = {kind: score_texts(model, found) for kind, found in texts.items()}
     return {
         "sentences": len(texts["right"]),
@@ -113,13 +115,17 @@ def measure(
     path = data / f"{subset}.documents"
     if not path.is_file():
         raise UserError(f"there is no {path} with the name of each sentence's document")
-    names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    names = list(read_lines(path))
     systems = {}
     for name, paths in files.items():
         seeds = []
         for checkpoint in paths:
             model, task = load_model(checkpoint, data)
             task.load_dataset(subset)
+            if len(names) != len(task.dataset(subset)):
+                raise UserError(
+                    f"{path} has {len(names)} lines, and the data {len(task.dataset(subset))} pairs"
+                )
             seeds.append(measure_model(model, task.dataset(subset), names, limit, word))
         systems[name] = seeds
     return {"unit": "nats a token", "subset": subset, "systems": systems}

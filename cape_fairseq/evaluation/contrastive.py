@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cape_fairseq.command_line import UserError, add_output, build_parser, read_lines, write_json
+from cape_fairseq.data.cleaning import clean_line
 from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
 from cape_fairseq.inference.translate import Translator
 
@@ -39,7 +40,10 @@ def read_items(source: Path, target: Path) -> list[Item]:
     Raises:
         UserError: the sides differ in lines or sentences, or an item has one candidate.
     """
-    sides = [[line.split(SEPARATOR) for line in read_lines(path)] for path in (source, target)]
+    sides = [
+        [clean_line(line).split(SEPARATOR) for line in read_lines(path)]
+        for path in (source, target)
+    ]
     if len(sides[0]) != len(sides[1]):
         raise UserError(f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}")
     for number, (one, other) in enumerate(zip(*sides, strict=True), 1):
@@ -56,12 +60,16 @@ def read_items(source: Path, target: Path) -> list[Item]:
         if len(candidates) < 2:
             raise UserError(f"line {number} of {target} has no wrong translation beside it")
         items.append(Item(text, earlier, candidates))
+    if not items:
+        raise UserError(f"{source} is empty")
     return items
 
 
 def borrow_context(items: Sequence[Item]) -> list[Item]:
     """Give each item the earlier sentences of another one, as a control."""
-    shift = max(1, len(items) // 2)
+    if len(items) < 2:
+        raise UserError("--wrong-context needs several items")
+    shift = len(items) // 2
     others = [items[(number + shift) % len(items)] for number in range(len(items))]
     return [
         Item([*other.source[:-1], item.source[-1]], other.earlier, item.candidates)
@@ -80,8 +88,11 @@ def measure(
     """
     model = translator.model.models[0]
     reach = find_reach(model)
-    if context is not None and context > reach:
-        raise UserError(f"--context is {context}, but this model sees {reach} earlier sentences")
+    if context is not None and not 0 <= context <= reach:
+        raise UserError(
+            f"--context is {context}, but it must be 0 to {reach}: this model sees {reach} earlier "
+            "sentences"
+        )
     texts = []
     for item in items:
         source = [translator.encode_source(sentence) for sentence in item.source]
@@ -114,8 +125,8 @@ def main(argv: list[str]) -> None:
     add("--data", type=Path, help="folder with dict.*.txt (default: as cape-fairseq translate)")
     add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
     add("--tokenizer", default="moses", help="moses, or space for tokenized text (default: moses)")
-    add("--context", type=int, help="earlier sentences to show (default: what the model sees)")
-    add("--wrong-context", action="store_true", help="show those of another item, as a control")
+    add("--context", type=int, help="earlier sentences given to the model (default: all it sees)")
+    add("--wrong-context", action="store_true", help="replace them by another item's, as a control")
     add("--normalize", action="store_true", help="divide scores by the length of the sentence")
     add_output(parser, "--json", "shares as JSON")
     args = parser.parse_args(argv)

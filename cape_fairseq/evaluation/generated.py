@@ -9,6 +9,7 @@ import numpy as np
 
 from cape_fairseq.command_line import UserError, read_lines
 
+PIECE = re.compile(r"\S@@ ")
 LINE = re.compile(r"^([STHDP])-(\d+)\t(.*)$")
 
 
@@ -28,11 +29,12 @@ def remove_bpe(line: str) -> str:
     return f"{line} ".replace("@@ ", "").rstrip(" ")
 
 
-def check_detokenized(path: Path, lines: list[str]) -> None:
-    """Raise UserError if many words are pieces of subword-nmt. A literal @@ in text stays."""
-    words = [word for line in lines for word in line.split()]
-    pieces = sum(word.endswith("@@") for word in words)
-    if pieces > len(words) / 10:
+def check_detokenized(path: Path, sentences: list[Sentence]) -> None:
+    """Raise UserError if translations still have the pieces of subword-nmt. A mark @@ that stands
+    alone is text."""
+    pieces = sum(len(PIECE.findall(s.detokenized)) for s in sentences)
+    words = sum(len(s.detokenized.split()) for s in sentences)
+    if pieces > words / 200:
         raise UserError(f"{path} has subwords ({pieces} end in @@); generate with --remove-bpe")
 
 
@@ -74,7 +76,7 @@ def read_translations(path: Path) -> tuple[list[Sentence], list[str], list[str]]
         raise UserError(f"{path} has no references; binarize both sides of the test set")
     references = [sentence.reference for sentence in sentences]
     texts = [sentence.detokenized for sentence in sentences]
-    check_detokenized(path, [*texts, *references])
+    check_detokenized(path, sentences)
     return sentences, texts, references
 
 

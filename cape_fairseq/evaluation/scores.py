@@ -8,10 +8,10 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 
 from cape_fairseq.command_line import UserError
-from cape_fairseq.data.cleaning import NO_SPACES
+from cape_fairseq.data.languages import NO_SPACES, find_base
 
 # A sentence ends with these before white space, brackets and quotes aside, or with these anywhere.
-SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)\]]*(?=\s|$)|[。！？｡।॥။።؟۔]")
+SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)\]]*(?=\s|$)|[。．！？｡।॥။።؟۔]")
 
 
 def build_bleu(language: str | None = None, tokenize: str | None = None, **options: Any) -> BLEU:
@@ -20,8 +20,11 @@ def build_bleu(language: str | None = None, tokenize: str | None = None, **optio
     Raises:
         UserError: there is no such tokenizer, or it lacks a package.
     """
+    base = find_base(language) if language else ""
+    if tokenize is None and base in NO_SPACES - {"zh", "ja"}:  # sacreBLEU has no words there
+        tokenize = "char"
     try:
-        return BLEU(tokenize=tokenize, trg_lang=language or "", force=True, **options)
+        return BLEU(tokenize=tokenize, trg_lang=base, force=True, **options)
     except (KeyError, RuntimeError, ImportError, ValueError) as error:
         raise UserError(f"sacreBLEU cannot tokenize {tokenize or language}: {error}") from None
 
@@ -32,8 +35,10 @@ def compute_length_ratio(
     """Return the words of translations / words of references, or characters in languages without
     spaces."""
 
+    has_spaces = language is None or find_base(language) not in NO_SPACES
+
     def count(line: str) -> int:
-        return len("".join(line.split())) if language in NO_SPACES else len(line.split())
+        return len(line.split()) if has_spaces else len("".join(line.split()))
 
     words = [sum(map(count, side)) for side in (texts, references)]
     return words[0] / max(words[1], 1)

@@ -58,13 +58,15 @@ def main(argv: list[str]) -> None:
         "--last",
         type=int,
         default=5,
-        help="checkpoints of a folder: the last of updates if there are as many, else of epochs; "
-        "files are all averaged (default: 5)",
+        help="with a folder: average its last N checkpoints, checkpoint_E_U.pt if there are N, "
+        "else checkpointE.pt (default: 5); named files are all averaged",
     )
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="averaged checkpoint"
     )
     args = parser.parse_args(argv)
+    if args.last < 1:
+        raise UserError(f"--last is {args.last}, but it must be at least 1")
     is_folder = len(args.inputs) == 1 and args.inputs[0].is_dir()
     paths = find_last(args.inputs[0], args.last) if is_folder else args.inputs
     state = average(paths)

@@ -16,9 +16,10 @@ from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError, build_parser, read_lines
-from cape_fairseq.data.cleaning import NO_SPACES, clean_line
+from cape_fairseq.data.cleaning import clean_line
+from cape_fairseq.data.languages import NO_SPACES, find_base
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
-from cape_fairseq.inference.sentences import find_base, find_language, halve, split_sentences
+from cape_fairseq.inference.sentences import find_language, halve, split_sentences
 from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import (
     StackedTranslationConfig,
@@ -39,7 +40,7 @@ DESCRIPTION = (
     " beside the checkpoint (dict.*.txt, bpecodes). Words that the model does not know become"
     " <unk>, with a warning."
 )
-MAX_SUBWORDS = 400  # longer sentences are cut
+MAX_SUBWORDS = 400  # longer sentences are cut, and those beyond the model's limit
 MAX_TOKENS = 50_000  # source tokens that are decoded side by side
 CHECKED_TOKENS = 20  # from here on most tokens must be known
 
@@ -88,6 +89,8 @@ class Translator:
         task = StackedTranslationTask(config, source, target)
         self.model = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
         self.target_tokenizer = build_target_tokenizer(loaded["args"].tokenizer, target_lang)
+        limit = self.model.models[0].encoder.max_positions()
+        self.max_subwords = min(MAX_SUBWORDS, limit)
         self.has_context = is_document_model(self.model.models[0])
         if not segmentation and any("@@" in word for word in source.symbols):
             raise UserError(
@@ -140,15 +143,15 @@ class Translator:
 
     def encode_source(self, sentence: str) -> torch.Tensor:
         """Segment a source sentence: int64 [T], with EOS. A word <s> in it is unknown."""
-        tokens = self.model.encode(sentence)
-        return tokens.masked_fill(tokens == self.model.src_dict.bos(), self.model.src_dict.unk())
+        return hide_separator(self.model.encode(sentence), self.model.src_dict)
 
     def encode_target(self, sentence: str) -> torch.Tensor:
         """Segment a target sentence: int64 [T], with EOS."""
         if self.target_tokenizer is not None:
             sentence = self.target_tokenizer.encode(sentence)
         words = self.model.apply_bpe(sentence)
-        return self.model.tgt_dict.encode_line(words, add_if_not_exist=False).long()
+        tokens = self.model.tgt_dict.encode_line(words, add_if_not_exist=False).long()
+        return hide_separator(tokens, self.model.tgt_dict)
 
     def check_known(self, texts: Sequence[torch.Tensor]) -> None:
         """Raise UserError if most tokens are unknown: the segmentation is not the model's."""
@@ -156,8 +159,8 @@ class Translator:
         unknown = sum(int((text == self.model.src_dict.unk()).sum()) for text in texts)
         if total >= CHECKED_TOKENS and unknown > total / 2:
             raise UserError(
-                f"{unknown} of {total} source tokens are not in the dictionary; the BPE codes, the "
-                "tokenizer or the language are not those of the training"
+                f"{unknown} of {total} source tokens are not in the dictionary; check --bpe-codes "
+                "and --tokenizer, and that the input is in the source language"
             )
 
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:
@@ -198,16 +201,21 @@ class Translator:
         parts = [part for sentence in sentences if sentence for part in self.cut(sentence)]
         if len(parts) > len(sentences):
             logger.warning(
-                "a sentence of more than %d subwords was cut: %.40s...", MAX_SUBWORDS, text
+                "a sentence of more than %d subwords was cut: %.40s...", self.max_subwords, text
             )
         return parts
 
     def cut(self, sentence: str) -> list[str]:
-        """Cut a sentence into parts of at most MAX_SUBWORDS subwords."""
-        if len(self.model.encode(sentence)) <= MAX_SUBWORDS:
+        """Cut a sentence into parts of at most ``max_subwords`` subwords."""
+        if len(self.model.encode(sentence)) <= self.max_subwords:
             return [sentence]
         left, right = halve(sentence)
         return [*self.cut(left), *self.cut(right)]
+
+
+def hide_separator(tokens: torch.Tensor, dictionary: Any) -> torch.Tensor:
+    """Make a word <s> in the text unknown; it is no separator."""
+    return tokens.masked_fill(tokens == dictionary.bos(), dictionary.unk())
 
 
 def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
@@ -230,14 +238,16 @@ def find_segmentation(checkpoint: Path, bpe_codes: str | Path | None) -> dict[st
         if bpe_codes:
             raise UserError(f"there are no BPE codes {codes}")
         return {}
-    for number, line in enumerate(read_lines(codes), 1):
-        is_version = number == 1 and line.startswith("#version")
-        symbols = line.split()
-        if not is_version and (len(symbols) != 2 or symbols[1].isdigit()):
-            raise UserError(
-                f"{codes} has no BPE codes: line {number} is not two symbols; give the output of "
-                "subword-nmt learn-bpe or learn-joint-bpe-and-vocab (not a vocabulary)"
-            )
+    lines = [line for line in read_lines(codes) if not line.startswith("#version")]
+    pairs = [line.rstrip(" ").split(" ") for line in lines if line.strip()]
+    is_vocabulary = all(pair[-1].isdigit() for pair in pairs)  # words and counts
+    wrong = next((number for number, pair in enumerate(pairs, 1) if len(pair) != 2), None)
+    if is_vocabulary or wrong is not None:
+        raise UserError(
+            f"{codes} is not a file of BPE codes, two symbols separated by a space in each line "
+            f"({'a vocabulary does not work' if is_vocabulary else f'see code {wrong}'}); give the "
+            "output of subword-nmt learn-bpe or learn-joint-bpe-and-vocab"
+        )
     return {"bpe": "subword_nmt", "bpe_codes": str(codes)}
 
 
@@ -264,7 +274,11 @@ def main(argv: list[str]) -> None:
     )
     add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
     add("--tokenizer", default="moses", help="moses, space or nltk (default: moses)")
-    add("--language", help="language that splits paragraphs (default: the source language)")
+    add(
+        "--language",
+        help="language whose rules split paragraphs into sentences, such as de (default: the "
+        "source language)",
+    )
     add("--beam", type=int, default=5, help="beam size (default: 5)")
     add("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
     add("--no-split", action="store_true", help="each line is a sentence, and stays one")

@@ -212,9 +212,10 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         """Plan the self-attention of the last ``queries`` tokens to all, and to the keys of earlier
         sentences."""
         if self.window is None:
-            # Padding on the right is later than every real token, and so hidden already.
-            is_right = causal and layout.index.size(0) == 1
-            padding = None if is_right else layout.padding
+            # Without padding on the left one row of index stands for all. Padding on the right is
+            # later than every real token, and so hidden already.
+            is_padded_right = causal and layout.index.size(0) == 1
+            padding = None if is_padded_right else layout.padding
             return self.plan_sentence(positions, queries, padding, causal)
         earlier = get_layout(encoder_out, EARLIER_LAYOUT)
         if earlier is not None:

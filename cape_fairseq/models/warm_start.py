@@ -123,8 +123,8 @@ def check_fixed_options(cfg: Any, stored: StoredModel) -> None:
     if base is not cls and base.name not in ("nopos", stored.options["base"]):
         old = stored.options["base"]
         raise ValueError(
-            f"this checkpoint has {old} positions, and --floater-base-encoding is {base.name}; "
-            f"give --floater-base-encoding {old}"
+            f"this checkpoint has {old} positions, which FLOATER keeps, and "
+            f"--floater-base-encoding is {base.name}; give --floater-base-encoding {old}"
         )
     for item in list_fields(*dict.fromkeys((cls.config, base.config))):
         old, new = stored.options.get(item.name), getattr(cfg, item.name)
@@ -203,9 +203,9 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
         messages.append(f"set {len(changes.omegas)} residual weights to 1")
     context = stored.options.get("sentence_context")
     if context is not None and "target_context" not in stored.options:
-        messages.append("its separators <s> were trained apart from </s>, so fine-tune it")
+        messages.append("its separator <s> was a token of its own and is </s> now, so fine-tune it")
     if current["sentence_context"] is not None and stored.options.get("source_bos") == "on":
-        messages.append("without its source BOS it must be fine-tuned")
+        messages.append("documents turn its --source-bos off, so it must be fine-tuned")
     for name, old in stored.options.items():
         new = current.get(name)
         is_same = old is None or old is False or old == new

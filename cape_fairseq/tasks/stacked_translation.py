@@ -135,7 +135,8 @@ class StackedTranslationTask(TranslationTask):
         """Return the document of each pair, if the data say so: by a file with a name for each
         pair, or by empty lines between documents."""
         if path.is_file():
-            names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            text = path.read_text(encoding="utf-8").removesuffix("\n")
+            names = [line.rstrip("\r") for line in text.split("\n")]
             if len(names) != len(pairs):
                 raise ValueError(f"{path} has {len(names)} lines, and the data {len(pairs)} pairs")
             return names

@@ -28,7 +28,8 @@ def test_breaks_inside_a_line_are_white_space(mark):
             "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
             "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
         ),
-        ("&#13;x", " x"),
+        ("&#13;x &#10;y", " x  y"),
+        ("https://x.org/?a=1&copy=2&reg=4", "https://x.org/?a=1&copy=2&reg=4"),
     ],
 )
 def test_cleaned_lines(text, cleaned):

@@ -78,8 +78,8 @@ def test_lengths(corpus):
 
 
 def test_items_differ_in_the_pronoun_only(corpus):
-    for items, candidates in ((corpus.pronouns, 3), (corpus.choice, 2)):
-        assert len(items) >= 100
+    for items, candidates in ((corpus.balance_pronouns(), 3), (corpus.choice, 2)):
+        assert len(items) >= 90
         for item in items:
             sources, targets = zip(*item, strict=True)
             assert len(set(sources)) == 1
@@ -88,6 +88,12 @@ def test_items_differ_in_the_pronoun_only(corpus):
             assert len(before) == 1
             genders = [find_gender(target.split(" <s> ")[1]) for target in targets]
             assert genders[0] == find_thing(before.pop())
+
+
+def test_every_pronoun_is_right_as_often(corpus):
+    targets = [item[0][1].split(" <s> ")[1] for item in corpus.balance_pronouns()]
+    counts = [[find_gender(target) for target in targets].count(gender) for gender in "mfn"]
+    assert counts[0] == counts[1] == counts[2] >= 30
 
 
 def test_the_choice_is_in_training_only_and_source_context_decides_half(corpus):

@@ -161,17 +161,21 @@ def test_compare_tokenizes_as_sacrebleu_does_for_the_language(tmp_path, capsys):
     assert expected > 50
     assert f"{expected:.2f}" in output
     assert "tok:zh" in output
+    for code in ("zho_Hans", "zh-CN", "cmn"):
+        assert main(["compare", f"a={path}", "--language", code]) == 0
+        assert capsys.readouterr().out == output
     assert main(["compare", f"a={path}", "--tokenize", "char"]) == 0
     assert "tok:char" in capsys.readouterr().out
     assert main(["compare", f"a={path}", "--tokenize", "nothing"]) == 1
 
 
 def test_a_literal_mark_of_subwords_stays(tmp_path, capsys):
-    text = "the mark of subword-nmt is @@ in all of the text that one can see there . " * 3
+    text = "the mark of subword-nmt is @@ in the text that one can see there . " * 3
     path = write_output(tmp_path / "out", [("a", text, text, [-1.0])])
     assert main(["compare", f"a={path}"]) == 0
     assert "100.00" in capsys.readouterr().out
-    path = write_output(tmp_path / "bpe", [("a", "x@@ y z", "x@@ y z", [-1.0])])
+    words = "one of many words that are whole " * 10
+    path = write_output(tmp_path / "bpe", [("a", f"{words}x@@ y", f"{words}x@@ y", [-1.0])])
     assert main(["compare", f"a={path}"]) == 1
     assert "--remove-bpe" in capsys.readouterr().err
 
@@ -184,7 +188,8 @@ def test_tools_of_one_file_a_system_reject_several(tool, capsys):
 
 def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
     (tmp_path / "ref").write_text("a b c d .\ne f g h .\n\ni j k l .\n")
-    (tmp_path / "one").write_text("a b c d .\ne f g x .\n\ni j k l .\n\n")
+    (tmp_path / "one").write_text("a b c d .\ne f g x .\n\ni j k l .\n")
+    (tmp_path / "wide").write_text("\na b c d .\n\n\ni j k l .\n\n")
     (tmp_path / "two").write_text("a b c d .\n\n\ni j k l .\n")  # an empty translation
     (tmp_path / "bad").write_text("a b c d .\ni j k l .\n")
     arguments = ["compare", "--reference", str(tmp_path / "ref")]
@@ -200,6 +205,11 @@ def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
     assert found["mean"] == pytest.approx(np.mean(scores))
     assert main([*arguments, f"a={tmp_path / 'bad'}"]) == 1
     assert "--no-split" in capsys.readouterr().err
+    wide = str(tmp_path / "wide")
+    assert main(["compare", "--reference", wide, f"a={wide}"]) == 0
+    assert "100.00" in capsys.readouterr().out
+    (tmp_path / "empty").write_text("")
+    assert main(["compare", "--reference", str(tmp_path / "empty"), f"a={wide}"]) == 1
 
 
 def test_compare_reports_mean_and_deviation_over_seeds(tmp_path):

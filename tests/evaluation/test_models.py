@@ -16,6 +16,7 @@ from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.sentences import find_language, split_sentences
+from cape_fairseq.inference.translate import find_segmentation
 from cape_fairseq.modules.windows import Window
 from tests.support import build, fairseq, make_batch, train
 
@@ -141,6 +142,14 @@ class TestTranslate:
         assert sum(len(part.split()) for part in parts) == 1000
         assert "400 subwords" in caplog.text
 
+    def test_sentences_are_cut_at_the_limit_of_a_learned_table(self, data_bin, tmp_path):
+        limits = ("--max-source-positions", 30, "--max-target-positions", 100)
+        train(data_bin, tmp_path, *limits, arch="abspos_transformer_tiny", updates=2)
+        translator = load(tmp_path / "checkpoint_last.pt", data=data_bin, tokenizer="space")
+        assert len(translator.split_paragraph("the " * 50, True)) == 2
+        (line,) = translator.translate(["the " * 50], max_len_a=0, max_len_b=5)
+        assert line
+
     def call(self, arguments, data: bytes, monkeypatch, capsys):
         """Status, output and errors of ``translate``."""
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -168,6 +177,9 @@ class TestTranslate:
         status, _, error = self.call((*arguments, *codes), b"the man\n", monkeypatch, capsys)
         assert status == 1
         assert "vocab.en" in error
+        codes = tmp_path / "codes"
+        codes.write_text("#version: 0.2\nt h\n2 0\nth e</w>\n\n")  # 2 0 is a pair of symbols
+        assert find_segmentation(tmp_path / "x.pt", codes)["bpe_codes"] == str(codes)
         text = "xylophone quartz jumps vext " * 10
         status, _, error = self.call(arguments, text.encode(), monkeypatch, capsys)
         assert status == 1

@@ -1,0 +1,22 @@
+"""Codes of languages."""
+
+import re
+
+# Languages without spaces between words.
+NO_SPACES = {"zh", "ja", "th", "lo", "km", "my", "bo"}
+# Codes of three letters (ISO 639-2 and 639-3) and of two letters (ISO 639-1).
+CODE_PAIRS = """
+afr:af amh:am ara:ar arb:ar asm:as ben:bn bul:bg cat:ca ces:cs cze:cs cmn:zh chi:zh zho:zh
+dan:da deu:de ger:de dut:nl nld:nl ell:el gre:el eng:en est:et fas:fa pes:fa per:fa fin:fi
+fra:fr fre:fr glg:gl guj:gu heb:he hin:hi hrv:hr hun:hu hye:hy ind:id isl:is ita:it jpn:ja
+kan:kn kaz:kk khm:km kor:ko lao:lo lav:lv lit:lt mal:ml mar:mr mkd:mk mya:my nob:no nor:no
+pan:pa pol:pl por:pt ron:ro rum:ro rus:ru slk:sk slv:sl spa:es srp:sr swe:sv swh:sw tam:ta
+tel:te tha:th tur:tr ukr:uk urd:ur vie:vi
+"""
+CODES = dict(pair.split(":") for pair in CODE_PAIRS.split())
+
+
+def find_base(name: str) -> str:
+    """Return the code of two letters for a language, if it has one."""
+    base = re.split(r"[-_]", name)[0].lower()
+    return CODES.get(base, base)
