@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 OUT=${OUT:-runs/quickstart}
 SYSTEMS=${SYSTEMS-sinpos cape documents}  # documents: rope_cross with --sentence-context 1
-UPDATES=${UPDATES:-420} MERGES=400
+UPDATES=${UPDATES:-400} MERGES=400
 for system in $SYSTEMS; do
     case $system in sinpos | cape | documents) ;; *) stop "SYSTEMS are sinpos, cape and documents, not $system" ;; esac
 done

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 from tqdm import tqdm
 
@@ -75,6 +76,7 @@ def measure(
     words: bool = False,
     samples: int = 1000,
     language: str | None = None,
+    tokenize: str | None = None,
 ) -> dict[str, Any]:
     """Measure BLEU, length ratio and sentences kept by source length.
 
@@ -90,25 +92,25 @@ def measure(
     }
     bins["all"] = list(range(len(lengths)))
     systems: dict[str, Any] = {name: {} for name in files}
+    bleu = build_bleu(language, tokenize)
     for bin_name, members in tqdm(bins.items(), desc="bootstrap", delay=2):
         if members:
-            for name, found in score_bin(corpus, members, samples, language).items():
+            for name, found in score_bin(corpus, members, samples, bleu, language).items():
                 systems[name][bin_name] = found
     return {
-        "signature": str(build_bleu(language, references=[["a"]]).get_signature()),
+        "signature": str(build_bleu(language, tokenize, references=[["a"]]).get_signature()),
         "unit": "words" if words else "tokens",
         "systems": systems,
     }
 
 
 def score_bin(
-    corpus: Corpus, members: list[int], samples: int, language: str | None
+    corpus: Corpus, members: list[int], samples: int, bleu: BLEU, language: str | None
 ) -> dict[str, dict[str, Any]]:
     """Score the systems on some sentences."""
     chosen = [(name, [lines[i] for i in members]) for name, lines in corpus.texts.items()]
     references = [corpus.references[i] for i in members]
-    metrics = {"BLEU": build_bleu(language)}
-    _, scores = PairedTest(chosen, metrics, [references], "bs", samples)()
+    _, scores = PairedTest(chosen, {"BLEU": bleu}, [references], "bs", samples)()
     systems = {}
     for (name, lines), found in zip(chosen, scores["BLEU"], strict=True):
         kept = compute_kept_ends(lines, references)
@@ -161,9 +163,11 @@ def main(argv: list[str]) -> None:
         "--samples", type=int, default=1000, help="samples of the bootstrap (default: 1000)"
     )
     parser.add_argument("--language", help="target language, for sacreBLEU's tokenizer")
+    parser.add_argument("--tokenize", help="another of sacreBLEU's tokenizers (default: 13a)")
     args = parser.parse_args(argv)
     files, edges = parse_single_files(args.files), parse_edges(args.edges)
-    result = measure(files, edges, args.words, args.samples, args.language)
+    choice = {"language": args.language, "tokenize": args.tokenize}
+    result = measure(files, edges, args.words, args.samples, **choice)
     print(format_result(result))
     if args.plot:
         plot(result, args.plot)
