@@ -13,6 +13,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.stacking import edit_sentence
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
+from tests.documents.support import build_document_model
 from tests.support import fairseq, train
 
 BOS, EOS = 0, 2
@@ -306,3 +307,15 @@ def test_a_sentence_checkpoint_translates_documents_without_training(data_bin, t
     sentences = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", alone, re.M))
     (document,) = re.findall(r"^H-\d+\t\S+\t(.*)$", whole, re.M)
     assert document == " ".join(sentences[str(i)] for i in range(13))
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_language_model_must_see_what_the_decoder_sees(data_bin, target):
+    task = make_task(data_bin)
+    model = build_document_model("rope_cross", 1, target=target)
+    args = Namespace(lm_path="lm.pt", beam=1, max_len_a=0, max_len_b=200, score_reference=False)
+    if target == 0:  # single sentences, as the language model
+        assert task.build_generator([model], args).max_len_a == 2
+    else:
+        with pytest.raises(ValueError, match="--lm-path"):
+            task.build_generator([model], args)
