@@ -15,10 +15,12 @@ for lang in en de; do
 done
 TESTS=test_2016_flickr
 for split in test_2017_flickr test_2017_mscoco; do
-    if [ -e "$DATA/$split.en.gz" ] || fetch "$URL/$split.en.gz" 2> /dev/null; then
-        fetch "$URL/$split.de.gz"
-        TESTS="$TESTS $split"
+    if [ ! -e "$DATA/$split.en.gz" ] && ! curl --head --silent --fail --location --max-time 5 "$URL/$split.en.gz" > /dev/null; then
+        echo "$split is not there, and there is no connection to fetch it"
+        continue
     fi
+    for lang in en de; do fetch "$URL/$split.$lang.gz"; done
+    TESTS="$TESTS $split"
 done
 
 lower() { sed 's/./\L&/g'; }
