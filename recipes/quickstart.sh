@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train three systems on a synthetic English-German corpus of documents in which pronouns need context, and
-# print one table and a figure. About six minutes on two cores. The same command continues after an interruption.
+# print one table and a figure. Less than six minutes on two cores. The same command continues after an interruption.
 #
 #   [OUT=runs/quickstart] [SYSTEMS="sinpos cape documents"] [UPDATES=1000] recipes/quickstart.sh [--dry-run]
 set -euo pipefail
