@@ -102,7 +102,7 @@ def choose_translations(rng: random.Random) -> tuple[Noun, Noun]:
 
 
 class NounPhrase(NamedTuple):
-    """What was chosen about a noun phrase, whatever the noun is."""
+    """Article and adjective of a noun phrase, for any noun."""
 
     is_definite: bool
     adjective: tuple[str, str] | None

@@ -1,6 +1,5 @@
 """``cape-fairseq translate``: raw text in, raw text out."""
 
-import copy
 import itertools
 import logging
 import sys
@@ -11,14 +10,17 @@ from typing import Any
 
 import torch
 from fairseq import hub_utils
-from fairseq.data import encoders
-from omegaconf import OmegaConf, open_dict
 from tqdm import tqdm
 
-from cape_fairseq.command_line import UserError, build_parser, read_lines
+from cape_fairseq.command_line import UserError, build_parser
 from cape_fairseq.data.cleaning import clean_line
 from cape_fairseq.data.languages import NO_SPACES, find_base
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
+from cape_fairseq.inference.segmentation import (
+    build_target_tokenizer,
+    find_segmentation,
+    hide_separator,
+)
 from cape_fairseq.inference.sentences import find_language, halve, split_sentences
 from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import (
@@ -68,31 +70,12 @@ class Translator:
         self.language = find_language(language or source_lang)
         self.joiner = "" if find_base(target_lang) in NO_SPACES else " "
         segmentation = find_segmentation(path, bpe_codes)
-        loaded = hub_utils.from_pretrained(
-            str(path.parent.resolve()),
-            path.name,
-            str(folder.resolve()),
-            tokenizer=tokenizer,
-            task="translation",
-            source_lang=source_lang,
-            target_lang=target_lang,
-            **segmentation,
-        )
-        source, target = loaded["task"].source_dictionary, loaded["task"].target_dictionary
-        config = StackedTranslationConfig(
-            source_lang=source_lang,
-            target_lang=target_lang,
-            max_tokens=MAX_TOKENS,
-            max_source_positions=UNLIMITED,
-            max_target_positions=UNLIMITED,
-        )
-        task = StackedTranslationTask(config, source, target)
-        self.model = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
-        self.target_tokenizer = build_target_tokenizer(loaded["args"].tokenizer, target_lang)
-        limit = self.model.models[0].encoder.max_positions()
-        self.max_subwords = min(MAX_SUBWORDS, limit)
+        languages = {"source_lang": source_lang, "target_lang": target_lang}
+        self.model = load_hub(path, folder, languages, tokenizer, segmentation)
+        self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
+        self.max_subwords = min(MAX_SUBWORDS, self.model.models[0].encoder.max_positions())
         self.has_context = is_document_model(self.model.models[0])
-        if not segmentation and any("@@" in word for word in source.symbols):
+        if not segmentation and any("@@" in word for word in self.model.src_dict.symbols):
             raise UserError(
                 f"{path} was trained on subwords; give --bpe-codes, or copy the subword-nmt codes "
                 f"to {path.parent / 'bpecodes'}"
@@ -213,42 +196,28 @@ class Translator:
         return [*self.cut(left), *self.cut(right)]
 
 
-def hide_separator(tokens: torch.Tensor, dictionary: Any) -> torch.Tensor:
-    """Make a word <s> in the text unknown; it is no separator."""
-    return tokens.masked_fill(tokens == dictionary.bos(), dictionary.unk())
-
-
-def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
-    """Build the tokenizer of fairseq for the target language, or None."""
-    cfg = copy.deepcopy(cfg)
-    if OmegaConf.is_config(cfg) and "source_lang" in cfg:
-        with open_dict(cfg):
-            cfg.source_lang = target_lang
-    return encoders.build_tokenizer(cfg)
-
-
-def find_segmentation(checkpoint: Path, bpe_codes: str | Path | None) -> dict[str, str]:
-    """Return fairseq's options of the subword segmentation, or none.
-
-    Raises:
-        UserError: there is no such file, or it has no codes.
-    """
-    codes = Path(bpe_codes) if bpe_codes else checkpoint.parent / "bpecodes"
-    if not codes.is_file():
-        if bpe_codes:
-            raise UserError(f"there are no BPE codes {codes}")
-        return {}
-    lines = [line for line in read_lines(codes) if not line.startswith("#version")]
-    pairs = [line.rstrip(" ").split(" ") for line in lines if line.strip()]
-    is_vocabulary = all(pair[-1].isdigit() for pair in pairs)  # words and counts
-    wrong = next((number for number, pair in enumerate(pairs, 1) if len(pair) != 2), None)
-    if is_vocabulary or wrong is not None:
-        raise UserError(
-            f"{codes} is not a file of BPE codes, two symbols separated by a space in each line "
-            f"({'a vocabulary does not work' if is_vocabulary else f'see code {wrong}'}); give the "
-            "output of subword-nmt learn-bpe or learn-joint-bpe-and-vocab"
-        )
-    return {"bpe": "subword_nmt", "bpe_codes": str(codes)}
+def load_hub(
+    path: Path, data: Path, languages: dict[str, str], tokenizer: str, segmentation: dict[str, str]
+) -> hub_utils.GeneratorHubInterface:
+    """Load a checkpoint into fairseq's hub interface, with the search of documents."""
+    loaded = hub_utils.from_pretrained(
+        str(path.parent.resolve()),
+        path.name,
+        str(data.resolve()),
+        tokenizer=tokenizer,
+        task="translation",
+        **languages,
+        **segmentation,
+    )
+    config = StackedTranslationConfig(
+        max_tokens=MAX_TOKENS,
+        max_source_positions=UNLIMITED,
+        max_target_positions=UNLIMITED,
+        **languages,
+    )
+    dictionaries = loaded["task"].source_dictionary, loaded["task"].target_dictionary
+    task = StackedTranslationTask(config, *dictionaries)
+    return hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
 
 
 def read_input() -> list[str]:

@@ -15,8 +15,8 @@ from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
 from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.inference.segmentation import find_segmentation
 from cape_fairseq.inference.sentences import find_language, split_sentences
-from cape_fairseq.inference.translate import find_segmentation
 from cape_fairseq.modules.windows import Window
 from tests.support import build, fairseq, make_batch, train
 
