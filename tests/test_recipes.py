@@ -387,3 +387,24 @@ def test_the_table_has_published_numbers_beside_ours(tmp_path):
     table = run(*script, RECIPES / "papers" / "cape_en_de_6l.yaml", tmp_path).stdout
     (row,) = [line for line in table.splitlines() if line.startswith("| sinpos")]
     assert "27.66 ± 0.10 | 21.00 ± 1.41 | 2" in row
+
+
+def test_the_table_averages_years_as_the_paper_does(tmp_path):
+    """SHAPE, Table 2: Valid is the mean of 2010 to 2013, Test that of 2014 to 2016."""
+    years = {"test3": 20, "test4": 21, "test5": 22, "test6": 23}
+    years |= {"test": 30, "test1": 31, "test2": 35}
+    (tmp_path / "ape" / "1").mkdir(parents=True)
+    for test, score in years.items():
+        (tmp_path / "ape" / "1" / f"{test}.bleu").write_text(f"{score}\n")
+    script = [sys.executable, RECIPES / "papers" / "table.py"]
+    published = {
+        "vanilla": {"ape": ("23.61", "30.46"), "rpe": ("23.67", "30.54")},
+        "extrapolate": {"ape": ("22.18", "29.22"), "rpe": ("22.97", "29.86")},
+        "interpolate": {"ape": ("31.40", "38.23"), "shape": ("32.49", "39.09")},
+    }
+    for name, systems in published.items():
+        table = run(*script, RECIPES / "papers" / f"shape_{name}.yaml", tmp_path).stdout
+        for system, (valid, test) in systems.items():
+            (row,) = [line for line in table.splitlines() if line.startswith(f"| {system} ")]
+            ours = ("21.50", "32.00", 1) if system == "ape" else ("-", "-", 0)
+            assert f"| {valid} | {ours[0]} | {test} | {ours[1]} | {ours[2]} |" in row

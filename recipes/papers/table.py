@@ -12,6 +12,13 @@ def read_scores(out: Path, system: str, test: str) -> list[float]:
     return [float(path.read_text()) for path in sorted(out.glob(f"{system}/*/{test}.bleu"))]
 
 
+def format_published(score: float | str | None) -> str:
+    """Format a published score, which may be text with its deviation."""
+    if score is None:
+        return "-"
+    return score if isinstance(score, str) else f"{score:.2f}"
+
+
 def format_scores(scores: list[float]) -> str:
     """Format mean and standard deviation over seeds."""
     if len(scores) < 2:
@@ -19,14 +26,26 @@ def format_scores(scores: list[float]) -> str:
     return f"{statistics.fmean(scores):.2f} ± {statistics.stdev(scores):.2f}"
 
 
+def average_tests(scores: list[list[float]]) -> list[float]:
+    """Return the mean over tests of each seed; nothing unless all tests have all seeds."""
+    if len({len(seeds) for seeds in scores}) > 1:
+        return []
+    return [statistics.fmean(seed) for seed in zip(*scores, strict=True)]
+
+
 def main() -> None:
     """Print the table."""
     config, out = yaml.safe_load(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     tests = config.get("tests", {"test": "test"})
+    averages = config.get("averages", {})  # name -> tests
     print(f"# {config['title']} ({config['score']} BLEU)\n")
     head = [
         "system",
-        *(f"{name} {kind}" for name in tests.values() for kind in ("published", "ours")),
+        *(
+            f"{name} {kind}"
+            for name in [*tests.values(), *averages]
+            for kind in ("published", "ours")
+        ),
     ]
     print(f"| {' | '.join(head)} | seeds |")
     print("| --- " * (len(head) + 1) + "|")
@@ -36,7 +55,11 @@ def main() -> None:
         for test in tests:
             scores = read_scores(out, name, test)
             seeds = max(seeds, len(scores))
-            cells += [str(published.get(test, "-")), format_scores(scores)]
+            cells += [format_published(published.get(test)), format_scores(scores)]
+        for members in averages.values():
+            known = [float(published[test]) for test in members if test in published]
+            cells.append(f"{statistics.fmean(known):.2f}" if len(known) == len(members) else "-")
+            cells.append(format_scores(average_tests([read_scores(out, name, t) for t in members])))
         print(f"| {name} | {' | '.join(cells)} | {seeds} |")
     if "plot" in config:
         plot(config, tests, out)
