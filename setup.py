@@ -24,6 +24,7 @@ setup(
         "num2words>=0.5.13",
         "sacrebleu>=2.3,<3",
         "sacremoses>=0.1",
+        "sentencepiece>=0.2",
         "sentencex>=1",
         "subword-nmt>=0.3.8",
         "torchdiffeq>=0.2.3",
@@ -32,8 +33,15 @@ setup(
     entry_points={"console_scripts": ["cape-fairseq = cape_fairseq.cli:main"]},
     extras_require={
         "ctranslate2": ["ctranslate2>=4.6,<5"],
+        "import": ["safetensors>=0.4"],
         "papers": ["snakemake>=9", "snakemake-executor-plugin-slurm>=2"],
-        "peers": ["transformers>=5", "sentencepiece>=0.2"],
-        "test": ["pytest>=8", "pytest-timeout>=2", "pytest-xdist>=3", "ruff>=0.6"],
+        "peers": ["transformers>=5"],
+        "test": [
+            "pytest>=8",
+            "pytest-timeout>=2",
+            "pytest-xdist>=3",
+            "ruff>=0.6",
+            "transformers>=5",
+        ],
     },
 )

@@ -30,7 +30,8 @@ GROUPS = {
     "models": {
         "average": ("inference.average", "average checkpoints"),
         "translate": ("inference.translate", "translate raw text"),
-        "export": ("inference.export", "export to plain fairseq and CTranslate2"),
+        "import": ("inference.import_model", "import OPUS-MT, M2M-100 or NLLB from Hugging Face"),
+        "export": ("inference.export", "export to CTranslate2"),
     },
 }
 SIZES = "{,_tiny,_iwslt_de_en,_wmt_en_de,_wmt_en_de_18l,_vaswani_wmt_en_de_big}"

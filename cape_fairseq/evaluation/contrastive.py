@@ -124,7 +124,7 @@ def main(argv: list[str]) -> None:
     add("--target", type=Path, required=True, metavar="FILE", help="right and wrong translations")
     add("--data", type=Path, help="folder with dict.*.txt (default: as cape-fairseq translate)")
     add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
-    add("--tokenizer", default="moses", help="moses, or space for tokenized text (default: moses)")
+    add("--tokenizer", help="space for tokenized text (default: as cape-fairseq translate)")
     add("--context", type=int, help="earlier sentences given to the model (default: all it sees)")
     add("--wrong-context", action="store_true", help="replace them by another item's, as a control")
     add("--normalize", action="store_true", help="divide scores by the length of the sentence")

@@ -8,6 +8,7 @@ import torch
 from fairseq.data import data_utils
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
 
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
@@ -36,6 +37,19 @@ def get_options(state: dict[str, Any]) -> tuple[Namespace, Namespace]:
         parts = (state["args"], state["args"])
     model, task = (Namespace(**p) if isinstance(p, dict) else p for p in parts)
     return Namespace(**vars(model)), task
+
+
+def build_checkpoint(arguments: Namespace, parameters: dict[str, Tensor]) -> dict[str, Any]:
+    """Return a checkpoint that fairseq reads, without the state of a training."""
+    history = {"num_updates": 0, "criterion_name": "", "lr_scheduler_state": {}}
+    return {
+        "args": arguments,
+        "cfg": None,
+        "model": parameters,
+        "optimizer_history": [history],
+        "last_optimizer_state": None,
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
 
 
 def find_junction(path: str) -> str:

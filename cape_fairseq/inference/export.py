@@ -1,100 +1,193 @@
-"""``cape-fairseq export``: from absolute positions to fairseq's ``transformer``, and from there to
-CTranslate2."""
+"""``cape-fairseq export``: models for CTranslate2."""
 
 import shutil
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models.transformer import TransformerConfig
-from torch import Tensor, nn
+from torch import nn
 
 from cape_fairseq.command_line import UserError, build_parser
-from cape_fairseq.inference.checkpoints import find_data, get_options, load_model, read_checkpoint
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.inference.segmentation import read_prefixes
+from cape_fairseq.modules.kernels import DotProduct
 
 EXAMPLES = """
-  cape-fairseq export checkpoints/checkpoint_best.pt --output exported
-  ct2-fairseq-converter --user_dir $(cape-fairseq path) --model_path exported/model.pt \\
-      --data_dir exported --source_lang en --target_lang de --output_dir ct2
+  cape-fairseq export checkpoints/checkpoint_best.pt --output ct2
+  cape-fairseq export imported/model.pt --output ct2 --quantization int8 --max-positions 4096
 """
 DESCRIPTION = (
-    "Export a model with absolute positions (sinpos, abspos, nopos, cape, shape, additive floater "
-    "at the input) as fairseq's transformer, with its positions as learned tables. CTranslate2 "
-    "converts the result."
+    "Export a model to CTranslate2: sinpos, abspos, nopos, cape, shape, rope, relpos, t5, and "
+    "additive floater at the input."
 )
-PLUGIN_KEYS = ("positions.", "source_scale", "position_options", "words")
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float16")
+SEGMENTATION_FILES = ("bpecodes", "source.spm", "target.spm", "sentencepiece.model")
+IN_ATTENTION = ("rope", "relpos", "t5")  # what CTranslate2 has there
 
 
 def check_exportable(model: nn.Module, path: Path) -> None:
-    """Raise UserError if the model has parts that fairseq's ``transformer`` has not."""
+    """Raise UserError if the model has parts that CTranslate2 lacks."""
     encoding = getattr(model.encoder, "positions", None)
     if encoding is None:
-        raise UserError(f"{path} is a model of stock fairseq already")
+        raise UserError(f"{path} is a model of stock fairseq; use ct2-fairseq-converter")
+    if model.encoder.window is not None:
+        raise UserError(f"{path}: CTranslate2 cannot run models with --sentence-context")
+    cfg = model.cfg
+    if cfg.residual_init != "default" or cfg.adaptive_softmax_cutoff:
+        raise UserError(f"{path}: CTranslate2 has neither ADMIN nor an adaptive softmax")
+    if cfg.activation_fn not in find_activations():
+        raise UserError(f"{path}: CTranslate2 has no activation {cfg.activation_fn}")
+    for name in ("normalize_before", "attention_heads"):
+        sides = [getattr(cfg, f"{side}_{name}") for side in ("encoder", "decoder")]
+        if sides[0] != sides[1]:
+            raise UserError(f"{path}: CTranslate2 needs the same {name} in encoder and decoder")
+    if encoding.name not in IN_ATTENTION and not is_added_to_input(encoding):
+        raise UserError(
+            f"{path}: CTranslate2 has no {encoding.name} as this model has it; it has positions "
+            "added to the input, rope, relpos and t5"
+        )
+
+
+def find_activations() -> dict[str, Any]:
+    """Return CTranslate2's activations by fairseq's names, or raise UserError without it."""
+    try:
+        from ctranslate2.specs.common_spec import Activation
+    except ImportError:
+        raise UserError("CTranslate2 is not installed; pip install ctranslate2") from None
+    return {
+        "relu": Activation.RELU,
+        "gelu": Activation.GELU,
+        "gelu_accurate": Activation.GELUTanh,
+        "gelu_fast": Activation.GELUTanh,
+        "swish": Activation.SWISH,
+    }
+
+
+def is_added_to_input(encoding: nn.Module) -> bool:
+    """Return whether an encoding does nothing but add vectors to the input of the first layer."""
     numbers = torch.arange(4.0).unsqueeze(0)
     acts_in_attention = (
         encoding.score_bias(numbers, numbers) is not None
         or encoding.rotation(numbers) is not None
         or encoding.attention_biases(numbers, None, 4)
         or encoding.summarize(numbers, numbers < 0) is not None
-        or any(True for _ in model.encoder.layers[0].self_attn.kernel.parameters())
+        or type(encoding.build_kernel(0)) is not DotProduct
     )
-    if acts_in_attention or len(encoding.embed(numbers, 4)) > 1:
-        raise UserError(
-            f"{path}: {encoding.name} acts in the attention or at several layers; only positions "
-            "that are added to the input can be exported"
-        )
-    if model.cfg.residual_init != "default" or model.encoder.window is not None:
-        raise UserError(f"{path}: models with ADMIN or --sentence-context cannot be exported")
+    return not acts_in_attention and len(encoding.embed(numbers, 4)) <= 1
 
 
 @torch.no_grad()
-def build_table(side: nn.Module, length: int) -> Tensor:
-    """Return the table of ``embed_positions``: zeros up to padding, then ``length`` positions."""
+def build_table(side: nn.Module, length: int) -> np.ndarray:
+    """Return the vectors of the first ``length`` positions, [N, C]; a source BOS has the first."""
     numbers = torch.arange(float(length)).unsqueeze(0)
     embeddings = side.positions.embed(side.scale_positions(numbers), length)
     dim = side.embed_tokens.embedding_dim
     table = embeddings[0][0] if embeddings else torch.zeros(length, dim)
-    return nn.functional.pad(table, (0, 0, side.padding_idx + 1, 0))
+    return table.float().numpy()
 
 
-def convert(
-    model: nn.Module, options: Namespace, languages: tuple[str, str], length: int
-) -> dict[str, Any]:
-    """Return a checkpoint of fairseq's ``transformer`` with tables of ``length`` positions."""
-    parser = ArgumentParser()
-    gen_parser_from_dataclass(parser, TransformerConfig(), delete_default=True, with_prefix="")
-    known = {action.dest for action in parser._actions}
-    arguments = {name: value for name, value in vars(options).items() if name in known}
-    arguments |= {
-        "arch": "transformer",
-        "task": "translation",
-        "criterion": "cross_entropy",
-        "data": "",
-        "source_lang": languages[0],
-        "target_lang": languages[1],
-        "left_pad_source": True,
-        "encoder_learned_pos": True,
-        "decoder_learned_pos": True,
-        "max_source_positions": length,
-        "max_target_positions": length,
+def build_spec(model: nn.Module, length: int) -> Any:
+    """Return CTranslate2's specification of a model, with tables of ``length`` positions."""
+    from ctranslate2.specs import transformer_spec
+
+    model.requires_grad_(False)  # its parameters become arrays of NumPy
+    cfg, encoding = model.cfg, model.encoder.positions
+    heads = cfg.encoder_attention_heads
+    options = {
+        "pre_norm": cfg.encoder_normalize_before,
+        "activation": find_activations()[cfg.activation_fn],
+        "layernorm_embedding": bool(cfg.layernorm_embedding),
+        "relative_position": encoding.name == "relpos",
+        "relative_attention_bias": encoding.name == "t5",
     }
-    state = {
-        name: value
-        for name, value in model.state_dict().items()
-        if not name.partition(".")[2].startswith(PLUGIN_KEYS)
-    }
-    for name in ("encoder", "decoder"):
-        state[f"{name}.embed_positions.weight"] = build_table(getattr(model, name), length)
-    return {
-        "args": Namespace(**arguments),
-        "cfg": None,
-        "model": state,
-        "optimizer_history": [{"num_updates": 0, "criterion_name": "", "lr_scheduler_state": {}}],
-        "last_optimizer_state": None,
-        "extra_state": {"train_iterator": {"epoch": 1}},
-    }
+    if encoding.name == "rope":
+        options["rotary_dim"] = cfg.encoder_embed_dim // heads
+        options["rotary_base"] = cfg.rope_base
+    spec = transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(len(model.encoder.layers), heads, **options),
+        transformer_spec.TransformerDecoderSpec(
+            len(model.decoder.layers),
+            heads,
+            no_final_norm=model.decoder.layer_norm is None,
+            project_in_out=model.decoder.project_in_dim is not None,
+            **options,
+        ),
+    )
+    fill_side(spec.encoder, model.encoder, length)
+    fill_side(spec.decoder, model.decoder, length)
+    return spec
+
+
+def fill_side(spec: Any, side: nn.Module, length: int) -> None:
+    """Copy the parameters of encoder or decoder into their specification."""
+    from ctranslate2.converters import fairseq as converter
+
+    is_encoder = side.positions.side.name == "encoder"
+    embeddings = spec.embeddings[0] if is_encoder else spec.embeddings
+    converter.set_embeddings(embeddings, side.embed_tokens)
+    spec.scale_embeddings = side.embed_scale
+    if hasattr(spec, "position_encodings"):
+        spec.position_encodings.encodings = build_table(side, length)
+    for name in ("layer_norm", "layernorm_embedding"):
+        if getattr(side, name) is not None:
+            converter.set_layer_norm(getattr(spec, name), getattr(side, name))
+    for layer_spec, layer in zip(spec.layer, side.layers, strict=True):
+        if is_encoder:
+            converter.set_transformer_encoder_layer(layer_spec, layer)
+        else:
+            converter.set_transformer_decoder_layer(layer_spec, layer)
+        fill_positions(layer_spec.self_attention, layer.self_attn, side.positions)
+    if not is_encoder:
+        converter.set_linear(spec.projection, side.output_projection)
+        for name in ("project_in", "project_out"):
+            if getattr(side, f"{name}_dim") is not None:
+                converter.set_linear(getattr(spec, name), getattr(side, f"{name}_dim"))
+
+
+def fill_positions(spec: Any, attention: nn.Module, encoding: nn.Module) -> None:
+    """Copy the parameters of positions in a self-attention. Layers and terms that a model of
+    relative positions leaves out have vectors of zero."""
+    if encoding.name == "relpos":
+        cfg, kernel = encoding.cfg, attention.kernel
+        zeros = torch.zeros(2 * cfg.relpos_max_distance + 1, attention.head_dim)
+        for name in ("keys", "values"):
+            table = getattr(kernel, f"relative_{name}", None)
+            table = zeros if table is None else table
+            setattr(spec, f"relative_position_{name}", table.detach().numpy())
+    elif encoding.name == "t5":
+        spec.relative_attention_bias = encoding.weight.detach().numpy()
+        spec.relative_attention_max_distance = np.dtype("int32").type(encoding.cfg.t5_max_distance)
+
+
+def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantization: str) -> None:
+    """Write a model for CTranslate2. ``prefix`` has at most one word, which begins every source."""
+    from ctranslate2.converters.converter import Converter
+
+    class SpecConverter(Converter):
+        def _load(self) -> Any:
+            return spec
+
+    words = [task.source_dictionary.symbols, task.target_dictionary.symbols]
+    source, target = (["<blank>" if w == "<pad>" else w for w in side] for side in words)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.decoder_start_token = spec.config.eos_token
+    spec.config.add_source_eos = True
+    if prefix:
+        spec.config.bos_token, spec.config.add_source_bos = prefix[0], True
+    SpecConverter().convert(str(output), quantization=quantization)
+
+
+def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
+    """Say how to translate without cutting texts."""
+    prefix = f", target_prefix=[{target_prefix}]" if target_prefix else ""
+    return (
+        f"wrote {output}, up to {length} tokens. CTranslate2 cuts texts in silence by default "
+        f"(1,024 input and 256 output tokens):\n"
+        f"  ctranslate2.Translator({str(output)!r}).translate_batch(subwords, "
+        f"max_input_length=0, max_decoding_length={length}{prefix})"
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -106,27 +199,26 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--max-positions", type=int, default=1024, help="tokens of the longest text (default: 1024)"
     )
+    parser.add_argument(
+        "--quantization", choices=QUANTIZATIONS, default="float32", help="of the weights"
+    )
     args = parser.parse_args(argv)
     if args.output.exists():
         raise UserError(f"{args.output} exists already; choose another folder")
-    options, task = get_options(read_checkpoint(args.checkpoint))
-    data, source, target = find_data(args.checkpoint, args.data, task)
-    model, _ = load_model(args.checkpoint, data)
+    model, task = load_model(args.checkpoint, args.data)
     check_exportable(model, args.checkpoint)
-    limits = [s.positions.max_length for s in (model.encoder, model.decoder)]
+    limits = [side.positions.max_length for side in (model.encoder, model.decoder)]
     length = min([args.max_positions, *(limit for limit in limits if limit)])
-    state = convert(model, options, (source, target), length)
-    args.output.mkdir(parents=True)
-    torch.save(state, args.output / "model.pt")
-    for language in (source, target):
-        shutil.copy(data / f"dict.{language}.txt", args.output)
-    if (codes := args.checkpoint.parent / "bpecodes").is_file():
-        shutil.copy(codes, args.output)
-    print(f"wrote {args.output}/model.pt, up to {length} tokens")
+    source_prefix, target_prefix = read_prefixes(args.checkpoint)
     if model.encoder.bos is not None:
-        print("put the token <s> before every source sentence: the model has --source-bos on")
-    print(
-        f"next: ct2-fairseq-converter --user_dir $(cape-fairseq path) --model_path "
-        f"{args.output}/model.pt --data_dir {args.output} --source_lang {source} --target_lang "
-        f"{target} --output_dir ct2"
-    )
+        source_prefix = ["<s>", *source_prefix]
+    if len(source_prefix) > 1:
+        raise UserError(
+            f"{args.checkpoint}: CTranslate2 puts one token before the source, and the model has "
+            f"{' and '.join(source_prefix)}"
+        )
+    write_model(build_spec(model, length), task, source_prefix, args.output, args.quantization)
+    for name in SEGMENTATION_FILES:
+        if (args.checkpoint.parent / name).is_file():
+            shutil.copy(args.checkpoint.parent / name, args.output)
+    print(describe_use(args.output, length, target_prefix))

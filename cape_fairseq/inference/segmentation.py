@@ -1,14 +1,49 @@
 """Tokens and subwords of raw text, by fairseq's encoders."""
 
 import copy
+import json
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq.data import Dictionary, encoders
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
 from cape_fairseq.command_line import UserError, read_lines
+
+PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
+
+
+class Segmentation(NamedTuple):
+    """How text becomes subwords: the options of fairseq, and SentencePiece's model of the target
+    side."""
+
+    options: dict[str, str]
+    target_model: str | None = None
+
+    @property
+    def uses_sentencepiece(self) -> bool:
+        """Return whether SentencePiece segments raw text, instead of BPE tokens."""
+        return self.target_model is not None
+
+    def build_target_bpe(self) -> Any:
+        """Build the segmentation of the target side, or None without SentencePiece."""
+        if self.target_model is None:
+            return None
+        return encoders.build_bpe(
+            Namespace(bpe="sentencepiece", sentencepiece_model=self.target_model)
+        )
+
+
+def read_prefixes(checkpoint: Path) -> tuple[list[str], list[str]]:
+    """Return the words that begin every source and every target, codes of languages."""
+    path = checkpoint.parent / PREFIXES
+    if not path.is_file():
+        return [], []
+    prefixes = json.loads(path.read_text(encoding="utf-8"))
+    return prefixes["source"], prefixes["target"]
 
 
 def hide_separator(tokens: Tensor, dictionary: Dictionary) -> Tensor:
@@ -25,17 +60,43 @@ def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
     return encoders.build_tokenizer(cfg)
 
 
-def find_segmentation(checkpoint: Path, bpe_codes: str | Path | None) -> dict[str, str]:
-    """Return fairseq's options of the subword segmentation, or none.
+def find_segmentation(
+    checkpoint: Path, bpe_codes: str | Path | None = None, sentencepiece: Sequence[str | Path] = ()
+) -> Segmentation:
+    """Find the subword segmentation of a checkpoint: the given files, or those beside it.
 
     Raises:
         UserError: there is no such file, or it has no codes.
     """
-    codes = Path(bpe_codes) if bpe_codes else checkpoint.parent / "bpecodes"
+    if bpe_codes:
+        return find_codes(Path(bpe_codes))
+    folder = checkpoint.parent
+    pairs = (folder / "source.spm", folder / "target.spm"), (folder / "sentencepiece.model",)
+    given = [Path(path) for path in sentencepiece]
+    for models in (given,) if given else pairs:
+        if given or all(path.is_file() for path in models):
+            return find_sentencepiece(list(models))
+    codes = folder / "bpecodes"
+    return find_codes(codes) if codes.is_file() else Segmentation({})
+
+
+def find_sentencepiece(models: list[Path]) -> Segmentation:
+    """Return the segmentation by one model of SentencePiece, or by one of each side."""
+    import sentencepiece
+
+    for path in models:
+        try:
+            sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (OSError, RuntimeError):
+            raise UserError(f"{path} is not a model of SentencePiece") from None
+    options = {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}
+    return Segmentation(options, str(models[-1]))
+
+
+def find_codes(codes: Path) -> Segmentation:
+    """Return the segmentation by codes of subword-nmt, or raise UserError."""
     if not codes.is_file():
-        if bpe_codes:
-            raise UserError(f"there are no BPE codes {codes}")
-        return {}
+        raise UserError(f"there are no BPE codes {codes}")
     lines = [line for line in read_lines(codes) if not line.startswith("#version")]
     pairs = [line.rstrip(" ").split(" ") for line in lines if line.strip()]
     is_vocabulary = all(pair[-1].isdigit() for pair in pairs)  # words and counts
@@ -46,4 +107,18 @@ def find_segmentation(checkpoint: Path, bpe_codes: str | Path | None) -> dict[st
             f"({'a vocabulary does not work' if is_vocabulary else f'see code {wrong}'}); give the "
             "output of subword-nmt learn-bpe or learn-joint-bpe-and-vocab"
         )
-    return {"bpe": "subword_nmt", "bpe_codes": str(codes)}
+    return Segmentation({"bpe": "subword_nmt", "bpe_codes": str(codes)})
+
+
+def check_unsegmented(path: Path, dictionary: Dictionary) -> None:
+    """Raise UserError if the words of a dictionary are subwords."""
+    if any("@@" in word for word in dictionary.symbols):
+        raise UserError(
+            f"{path} was trained on subwords; give --bpe-codes, or copy the subword-nmt codes "
+            f"to {path.parent / 'bpecodes'}"
+        )
+    if any(word.startswith("▁") for word in dictionary.symbols):
+        raise UserError(
+            f"{path} was trained on pieces of SentencePiece; give --sentencepiece, or copy the "
+            f"model to {path.parent / 'sentencepiece.model'}"
+        )

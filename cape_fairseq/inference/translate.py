@@ -9,25 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import hub_utils
 from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError, build_parser
 from cape_fairseq.data.cleaning import clean_line
 from cape_fairseq.data.languages import NO_SPACES, find_base
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
+from cape_fairseq.inference.hub import MAX_TOKENS, load_hub
 from cape_fairseq.inference.segmentation import (
     build_target_tokenizer,
+    check_unsegmented,
     find_segmentation,
     hide_separator,
+    read_prefixes,
 )
 from cape_fairseq.inference.sentences import find_language, halve, split_sentences
-from cape_fairseq.models.positional_side import UNLIMITED
-from cape_fairseq.tasks.stacked_translation import (
-    StackedTranslationConfig,
-    StackedTranslationTask,
-    is_document_model,
-)
+from cape_fairseq.tasks.stacked_translation import is_document_model
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +35,12 @@ EXAMPLES = """
 DESCRIPTION = (
     "Translate raw text: a paragraph per line; empty lines separate documents. Paragraphs are split"
     " into sentences, and their translations have as many. A model with --sentence-context sees the"
-    " sentences before; others translate sentence by sentence. Dictionaries and BPE codes are found"
-    " beside the checkpoint (dict.*.txt, bpecodes). Words that the model does not know become"
-    " <unk>, with a warning."
+    " sentences before; others translate sentence by sentence. Beside the checkpoint are looked for"
+    " dictionaries (dict.*.txt) and BPE codes (bpecodes) or models of SentencePiece (source.spm and"
+    " target.spm, or sentencepiece.model). Words that the model does not know become <unk>, with a"
+    " warning."
 )
 MAX_SUBWORDS = 400  # longer sentences are cut, and those beyond the model's limit
-MAX_TOKENS = 50_000  # source tokens that are decoded side by side
 CHECKED_TOKENS = 20  # from here on most tokens must be known
 
 
@@ -51,8 +48,10 @@ class Translator:
     """Translate raw text with a checkpoint, by fairseq's hub interface.
 
     Dictionaries are found in ``data``, beside the checkpoint or in the data of the training, codes
-    of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside the checkpoint. ``language`` has the
-    rules by which paragraphs are split (default: the source language).
+    of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside the checkpoint, one or two models of
+    SentencePiece in ``sentencepiece`` or in ``source.spm`` and ``target.spm`` or
+    ``sentencepiece.model`` there. ``tokenizer`` is moses by default, and none with SentencePiece.
+    ``language`` has the rules by which paragraphs are split (default: the source language).
     """
 
     def __init__(
@@ -60,29 +59,37 @@ class Translator:
         checkpoint: str | Path,
         data: str | Path | None = None,
         bpe_codes: str | Path | None = None,
-        tokenizer: str = "moses",
+        tokenizer: str | None = None,
         language: str | None = None,
         cpu: bool = False,
+        sentencepiece: Sequence[str | Path] = (),
     ) -> None:
         path = Path(checkpoint)
         _, task = get_options(read_checkpoint(path))
         folder, source_lang, target_lang = find_data(path, data, task)
         self.language = find_language(language or source_lang)
         self.joiner = "" if find_base(target_lang) in NO_SPACES else " "
-        segmentation = find_segmentation(path, bpe_codes)
+        segmentation = find_segmentation(path, bpe_codes, sentencepiece)
+        if tokenizer is None and not segmentation.uses_sentencepiece:
+            tokenizer = "moses"
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        self.model = load_hub(path, folder, languages, tokenizer, segmentation)
+        self.model = load_hub(path, folder, languages, tokenizer, segmentation.options)
+        self.target_bpe = segmentation.build_target_bpe()
+        self.set_prefixes(*read_prefixes(path))
         self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
         self.max_subwords = min(MAX_SUBWORDS, self.model.models[0].encoder.max_positions())
         self.has_context = is_document_model(self.model.models[0])
-        if not segmentation and any("@@" in word for word in self.model.src_dict.symbols):
-            raise UserError(
-                f"{path} was trained on subwords; give --bpe-codes, or copy the subword-nmt codes "
-                f"to {path.parent / 'bpecodes'}"
-            )
+        if not segmentation.options:
+            check_unsegmented(path, self.model.src_dict)
         if torch.cuda.is_available() and not cpu:
             self.model.cuda()
         self.model.eval()
+
+    def set_prefixes(self, source: list[str], target: list[str]) -> None:
+        """Let words begin every source and, forced in the search, every target."""
+        self.source_prefix = torch.tensor([self.model.src_dict.index(w) for w in source]).long()
+        self.target_prefix = torch.tensor([self.model.tgt_dict.index(w) for w in target]).long()
+        self.model.task.target_prefix = self.target_prefix
 
     def translate_sentences(self, sentences: Sequence[str], **options: Any) -> list[str]:
         """Translate sentences without context; empty ones stay empty."""
@@ -126,15 +133,17 @@ class Translator:
 
     def encode_source(self, sentence: str) -> torch.Tensor:
         """Segment a source sentence: int64 [T], with EOS. A word <s> in it is unknown."""
-        return hide_separator(self.model.encode(sentence), self.model.src_dict)
+        tokens = hide_separator(self.model.encode(sentence), self.model.src_dict)
+        return torch.cat([self.source_prefix, tokens])
 
     def encode_target(self, sentence: str) -> torch.Tensor:
         """Segment a target sentence: int64 [T], with EOS."""
         if self.target_tokenizer is not None:
             sentence = self.target_tokenizer.encode(sentence)
-        words = self.model.apply_bpe(sentence)
+        segment = self.model.apply_bpe if self.target_bpe is None else self.target_bpe.encode
+        words = segment(sentence)
         tokens = self.model.tgt_dict.encode_line(words, add_if_not_exist=False).long()
-        return hide_separator(tokens, self.model.tgt_dict)
+        return torch.cat([self.target_prefix, hide_separator(tokens, self.model.tgt_dict)])
 
     def check_known(self, texts: Sequence[torch.Tensor]) -> None:
         """Raise UserError if most tokens are unknown: the segmentation is not the model's."""
@@ -150,9 +159,16 @@ class Translator:
         """Return the sentences of a hypothesis."""
         tokens = hypothesis["tokens"]
         if not self.has_context:
-            return [self.model.decode(tokens)]
+            return [self.decode_sentence(tokens)]
         ends = (tokens == self.model.tgt_dict.bos()).nonzero().flatten() + 1
-        return [self.model.decode(part) for part in tokens.tensor_split(ends.cpu())]
+        return [self.decode_sentence(part) for part in tokens.tensor_split(ends.cpu())]
+
+    def decode_sentence(self, tokens: torch.Tensor) -> str:
+        """Return the text of int64 [T], without the code of a language."""
+        prefix = self.target_prefix.to(tokens.device)
+        if torch.equal(tokens[: len(prefix)], prefix):
+            tokens = tokens[len(prefix) :]
+        return self.model.decode(tokens)
 
     def translate(
         self, lines: Sequence[str], context: bool = True, split: bool = True, **options: Any
@@ -196,30 +212,6 @@ class Translator:
         return [*self.cut(left), *self.cut(right)]
 
 
-def load_hub(
-    path: Path, data: Path, languages: dict[str, str], tokenizer: str, segmentation: dict[str, str]
-) -> hub_utils.GeneratorHubInterface:
-    """Load a checkpoint into fairseq's hub interface, with the search of documents."""
-    loaded = hub_utils.from_pretrained(
-        str(path.parent.resolve()),
-        path.name,
-        str(data.resolve()),
-        tokenizer=tokenizer,
-        task="translation",
-        **languages,
-        **segmentation,
-    )
-    config = StackedTranslationConfig(
-        max_tokens=MAX_TOKENS,
-        max_source_positions=UNLIMITED,
-        max_target_positions=UNLIMITED,
-        **languages,
-    )
-    dictionaries = loaded["task"].source_dictionary, loaded["task"].target_dictionary
-    task = StackedTranslationTask(config, *dictionaries)
-    return hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
-
-
 def read_input() -> list[str]:
     """Read the lines of standard input, or raise UserError."""
     lines = []
@@ -242,7 +234,15 @@ def main(argv: list[str]) -> None:
         help="folder with dict.*.txt (default: beside the checkpoint, else the training's)",
     )
     add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
-    add("--tokenizer", default="moses", help="moses, space or nltk (default: moses)")
+    add(
+        "--sentencepiece",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="model of SentencePiece, or one of the source and one of the target",
+    )
+    add("--tokenizer", help="moses, space or nltk (default: moses; none with SentencePiece)")
     add(
         "--language",
         help="language whose rules split paragraphs into sentences, such as de (default: the "
@@ -257,7 +257,13 @@ def main(argv: list[str]) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
     lines = read_input()
     translator = Translator(
-        args.checkpoint, args.data, args.bpe_codes, args.tokenizer, args.language, args.cpu
+        args.checkpoint,
+        args.data,
+        args.bpe_codes,
+        args.tokenizer,
+        args.language,
+        args.cpu,
+        args.sentencepiece,
     )
     translations = translator.translate(
         lines,

@@ -35,6 +35,9 @@ RESIDUAL_HELP = (
     "(checkpoints of it have admin-profiled)"
 )
 
+# fairseq's, and swish, which its option lacks.
+ACTIVATIONS = ("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear", "swish")
+
 BOS_RULE = (
     "off with --sentence-context: both are the token <s> (a checkpoint with it must be fine-tuned)"
 )
@@ -63,6 +66,10 @@ class PositionOptions:
 
 @dataclass
 class ModelOptions:
+    activation_fn: choice(*ACTIVATIONS) = option("relu", "activation of the feed-forward networks")
+    output_bias: bool = option(
+        False, "add a bias to the output projection, as models of Marian have it"
+    )
     residual_init: choice("default", "admin", "admin-profiled") = option("default", RESIDUAL_HELP)
     embedding_init_scale: float = option(
         1.0, "initial standard deviation of the embeddings / fairseq's", above=0
@@ -185,6 +192,11 @@ def validate_options(args: Any) -> None:
     validate(args, (*list_options(args), *list_fields(ModelOptions)))
     cls = find_encoding(args)
     cls.validate(args)
+    if args.output_bias:
+        adaptive = args.adaptive_softmax_cutoff
+        require(
+            adaptive is None, "adaptive_softmax_cutoff", adaptive, "left out with --output-bias"
+        )
     for name, reason in UNSUPPORTED.items():
         require(not getattr(args, name, None), name, "set", f"left out: {reason}")
     if args.residual_init != "default":

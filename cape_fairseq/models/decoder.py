@@ -57,6 +57,11 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         self.register_buffer("words", hash_words(dictionary))
         self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
 
+    def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: Any) -> None:
+        super().build_output_projection(cfg, dictionary, embed_tokens)
+        if cfg.output_bias:
+            self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
+
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return self.wrap_layer(DecoderLayer(cfg, no_encoder_attn), cfg)
 

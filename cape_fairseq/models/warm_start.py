@@ -96,6 +96,7 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     stored = StoredModel.read({key.removeprefix(prefix): state_dict.pop(key) for key in keys})
     check_fixed_options(model.cfg, stored)
     check_dictionaries(model, stored)
+    check_output_bias(model, stored)
     changes = compare(stored, model)
     report(stored, model, changes)
     state = build_state(changes, stored, model)
@@ -144,6 +145,16 @@ def check_dictionaries(model: nn.Module, stored: StoredModel) -> None:
     for (side, name), key in zip(sides, WORDS, strict=True):
         if key in stored.parameters:
             check_words(side.dictionary, stored.parameters[key], name)
+
+
+def check_output_bias(model: nn.Module, stored: StoredModel) -> None:
+    """Raise ValueError if only one of checkpoint and model has a bias of the output projection."""
+    name = "decoder.output_projection.bias"
+    if (name in stored.parameters) == bool(model.cfg.output_bias):
+        return
+    if model.cfg.output_bias:
+        raise ValueError("the checkpoint has no output bias; leave out --output-bias")
+    raise ValueError("the checkpoint has an output bias; give --output-bias")
 
 
 def compare(stored: StoredModel, model: nn.Module) -> Changes:

@@ -8,6 +8,7 @@ from fairseq.modules.transformer_layer import (
     TransformerEncoderLayerBase,
 )
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cape_fairseq.modules.attention import Attention, IncrementalState
 from cape_fairseq.modules.plan import AttentionPlan
@@ -21,6 +22,11 @@ def build_attention(layer: nn.Module, cfg: Any, heads: int, **kwargs: Any) -> At
 
 class ResidualMixin:
     """Residual connections with layer norm, and with ADMIN's weights omega if there are any."""
+
+    def repair_activation(self, cfg: Any) -> None:
+        """Replace the swish of fairseq, which is a class where a function is called."""
+        if cfg.activation_fn == "swish":
+            self.activation_fn = F.silu
 
     def add_omegas(self, cfg: Any, *sublayers: str) -> None:
         """Create a weight [C] for the residual of each sub-layer, or None without ADMIN."""
@@ -58,6 +64,7 @@ class EncoderLayer(ResidualMixin, TransformerEncoderLayerBase):
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
+        self.repair_activation(cfg)
         self.add_omegas(cfg, "self_attn", "fc")
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
@@ -76,6 +83,7 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
 
     def __init__(self, cfg: Any, no_encoder_attn: bool = False) -> None:
         super().__init__(cfg, no_encoder_attn)
+        self.repair_activation(cfg)
         cross = () if no_encoder_attn else ("encoder_attn",)
         self.add_omegas(cfg, "self_attn", *cross, "fc")
 

@@ -14,6 +14,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
 from omegaconf import II, OmegaConf
+from torch import Tensor
 
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS
 from cape_fairseq.documents.search import DocumentGenerator
@@ -67,6 +68,7 @@ class StackedTranslationTask(TranslationTask):
 
     cfg: StackedTranslationConfig
     has_document_model = False  # set when a model is built
+    target_prefix: Tensor | None = None  # words that begin every translation, int64 [P]
 
     def __init__(
         self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
@@ -166,6 +168,16 @@ class StackedTranslationTask(TranslationTask):
             swaps=cfg.stack_swap,
             seed=int(cfg.seed),
         )
+
+    def inference_step(
+        self, generator: Any, models: Any, sample: Any, prefix_tokens: Any = None, **kwargs: Any
+    ) -> Any:
+        """Translate a batch; ``target_prefix`` begins the translations."""
+        prefix = self.target_prefix
+        if prefix_tokens is None and prefix is not None and len(prefix):
+            tokens = sample["net_input"]["src_tokens"]
+            prefix_tokens = prefix.to(tokens.device).expand(len(tokens), -1)
+        return super().inference_step(generator, models, sample, prefix_tokens, **kwargs)
 
     def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
         """Build fairseq's generator, or that of documents for a model of documents.

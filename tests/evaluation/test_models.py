@@ -1,4 +1,4 @@
-"""Tools that need a model: shift invariance, plots of positions, averages, translate, export."""
+"""Tools that need a model: shift invariance, plots of positions, averages, translate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import torch
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
-from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.segmentation import find_segmentation
 from cape_fairseq.inference.sentences import find_language, split_sentences
 from cape_fairseq.modules.windows import Window
@@ -179,7 +178,7 @@ class TestTranslate:
         assert "vocab.en" in error
         codes = tmp_path / "codes"
         codes.write_text("#version: 0.2\nt h\n2 0\nth e</w>\n\n")  # 2 0 is a pair of symbols
-        assert find_segmentation(tmp_path / "x.pt", codes)["bpe_codes"] == str(codes)
+        assert find_segmentation(tmp_path / "x.pt", codes).options["bpe_codes"] == str(codes)
         text = "xylophone quartz jumps vext " * 10
         status, _, error = self.call(arguments, text.encode(), monkeypatch, capsys)
         assert status == 1
@@ -302,54 +301,3 @@ def test_hostile_checkpoints_are_not_loaded(tmp_path):
     torch.save({"args": Hostile(), "model": {}}, tmp_path / "x.pt")
     assert main(["average", str(tmp_path / "x.pt"), "--output", str(tmp_path / "y.pt")]) == 1
     assert not (tmp_path / "done").exists()
-
-
-class TestExport:
-    @pytest.mark.parametrize("arch", ["cape", "shape", "abspos", "nopos"])
-    def test_fairseqs_transformer_gives_the_same_scores(self, arch, data_bin, tmp_path):
-        train(data_bin, tmp_path / "run", arch=f"{arch}_transformer_tiny", updates=3)
-        checkpoint, output = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "exported"
-        assert (
-            main(["export", str(checkpoint), "--output", str(output), "--data", str(data_bin)]) == 0
-        )
-        ours, task = load_model(checkpoint, data_bin)
-        stock, _ = load_model(output / "model.pt", data_bin)
-        assert type(stock).__module__.startswith("fairseq.")
-        task.load_dataset("test")
-        batch = task.dataset("test").collater([task.dataset("test")[i] for i in range(13)])
-        source, target = batch["net_input"]["src_tokens"], batch["net_input"]["prev_output_tokens"]
-        with torch.no_grad():
-            a = ours(source, None, target)[0].log_softmax(-1)
-            b = stock(ours.encoder.prepend_bos(source), None, target)[0].log_softmax(-1)
-        real = target.ne(1)
-        torch.testing.assert_close(a[real], b[real], atol=1e-5, rtol=1e-4)
-
-    def test_ctranslate2_gives_the_same_translations(self, cape_checkpoint, data_bin, tmp_path):
-        ctranslate2 = pytest.importorskip("ctranslate2")
-        output = tmp_path / "exported"
-        assert (
-            main(["export", str(cape_checkpoint), "--output", str(output), "--data", str(data_bin)])
-            == 0
-        )
-        converter = ctranslate2.converters.FairseqConverter(
-            str(output / "model.pt"), str(output), "en", "de"
-        )
-        converter.convert(str(tmp_path / "ct2"))
-        lines = ["the old man buys a book .", "two girls laugh ."]
-        engine = ctranslate2.Translator(str(tmp_path / "ct2"))
-        found = engine.translate_batch(
-            [["<s>", *line.split()] for line in lines], beam_size=1, max_decoding_length=60,
-            length_penalty=1.0,
-        )  # fmt: skip
-        expected = load(cape_checkpoint, data=data_bin, tokenizer="space").translate_sentences(
-            lines, beam=1, max_len_a=0, max_len_b=60
-        )
-        assert [" ".join(one.hypotheses[0]) for one in found] == expected
-
-    @pytest.mark.parametrize("arch", ["rope", "relpos", "floater", "alibi"])
-    def test_other_encodings_are_rejected(self, arch, data_bin, tmp_path, capsys):
-        train(data_bin, tmp_path / "run", arch=f"{arch}_transformer_tiny", updates=1)
-        arguments = [str(tmp_path / "run" / "checkpoint_last.pt"), "--output", str(tmp_path / "x")]
-        assert main(["export", *arguments]) == 1
-        assert arch in capsys.readouterr().err
-        assert not (tmp_path / "x").exists()

@@ -1,0 +1,38 @@
+"""fairseq's hub interface with the search of documents."""
+
+from pathlib import Path
+
+from fairseq import hub_utils
+
+from cape_fairseq.models.positional_side import UNLIMITED
+from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
+
+MAX_TOKENS = 50_000  # source tokens that are decoded side by side
+
+
+def load_hub(
+    path: Path,
+    data: Path,
+    languages: dict[str, str],
+    tokenizer: str | None,
+    segmentation: dict[str, str],
+) -> hub_utils.GeneratorHubInterface:
+    """Load a checkpoint into fairseq's hub interface, with the search of documents."""
+    loaded = hub_utils.from_pretrained(
+        str(path.parent.resolve()),
+        path.name,
+        str(data.resolve()),
+        tokenizer=tokenizer,
+        task="translation",
+        **languages,
+        **segmentation,
+    )
+    config = StackedTranslationConfig(
+        max_tokens=MAX_TOKENS,
+        max_source_positions=UNLIMITED,
+        max_target_positions=UNLIMITED,
+        **languages,
+    )
+    dictionaries = loaded["task"].source_dictionary, loaded["task"].target_dictionary
+    task = StackedTranslationTask(config, *dictionaries)
+    return hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])

@@ -1,0 +1,214 @@
+"""``cape-fairseq import``: translation models of Hugging Face become checkpoints."""
+
+import json
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import build_model
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+import cape_fairseq.models  # noqa: F401  (registers the architecture)
+from cape_fairseq.command_line import UserError, build_parser
+from cape_fairseq.inference.checkpoints import build_checkpoint
+from cape_fairseq.inference.hugging_face import (
+    Vocabulary,
+    read_config,
+    read_json,
+    read_parameters,
+    read_vocabulary,
+)
+from cape_fairseq.inference.segmentation import PREFIXES
+
+EXAMPLES = """
+  cape-fairseq import opus-mt-en-de imported
+  cape-fairseq import nllb-200-distilled-600M imported --source-lang eng_Latn --target-lang deu_Latn
+  cape-fairseq translate imported/model.pt < text.en > text.de
+"""
+DESCRIPTION = (
+    "Import a translation model of Hugging Face: Marian (OPUS-MT), M2M-100 or NLLB. MODEL_DIR has "
+    "config.json, model.safetensors or pytorch_model.bin, and the files of the tokenizer. OUT gets "
+    "a checkpoint of sinpos_transformer, dictionaries, SentencePiece models, and options.txt: the "
+    "options of fairseq-train to fine-tune with."
+)
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+NO_SCORE = -100.0  # of <s>, which Marian lacks: its probability is zero in float32
+TOKENIZER_FILES = {
+    "source.spm": "source.spm",
+    "target.spm": "target.spm",
+    "sentencepiece.bpe.model": "sentencepiece.model",
+}
+
+
+def choose_options(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of ``sinpos_transformer`` that a configuration asks for.
+
+    Raises:
+        UserError: fairseq lacks the activation.
+    """
+    activation = config.get("activation_function", "relu")
+    if activation not in ACTIVATIONS:
+        raise UserError(
+            f"the model's activation is {activation}; supported are {', '.join(ACTIVATIONS)}"
+        )
+    is_marian = config["model_type"] == "marian"
+    options: dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        options[f"{side}_embed_dim"] = config["d_model"]
+        options[f"{side}_ffn_embed_dim"] = config[f"{side}_ffn_dim"]
+        options[f"{side}_layers"] = config[f"{side}_layers"]
+        options[f"{side}_attention_heads"] = config[f"{side}_attention_heads"]
+    options |= {
+        "activation_fn": ACTIVATIONS[activation],
+        "sinusoid": "vaswani" if is_marian else "fairseq",
+        "no_scale_embedding": not config.get("scale_embedding", not is_marian),
+        "encoder_normalize_before": not is_marian,
+        "decoder_normalize_before": not is_marian,
+        "output_bias": is_marian,
+    }
+    # Marian decodes from another token than EOS, whose embedding becomes that of the decoder's EOS.
+    shares = config.get("share_encoder_decoder_embeddings", True)
+    ties = config.get("tie_word_embeddings", True)
+    options["share_all_embeddings"] = shares and ties and not is_marian
+    return options
+
+
+def convert_parameters(
+    state: dict[str, Tensor], config: dict[str, Any], source: Vocabulary, target: Vocabulary
+) -> dict[str, Tensor]:
+    """Return the parameters by fairseq's names, rows of words in the dictionaries' order."""
+    layers = {
+        name.removeprefix("model."): value
+        for name, value in state.items()
+        if name.startswith(("model.encoder.layer", "model.decoder.layer"))
+    }
+    shared = state.get("model.shared.weight", state.get("lm_head.weight"))
+    encoder = state.get("model.encoder.embed_tokens.weight", shared)
+    decoder = state.get("model.decoder.embed_tokens.weight", shared)
+    encoder = decoder if encoder is None else encoder
+    decoder = encoder if decoder is None else decoder
+    ties = config.get("tie_word_embeddings", True)
+    output = decoder if ties else state.get("lm_head.weight", decoder)
+    converted = {
+        **layers,
+        "encoder.embed_tokens.weight": encoder[source.rows],
+        "decoder.embed_tokens.weight": decoder[target.rows],
+        "decoder.output_projection.weight": output[target.rows],
+    }
+    eos = Dictionary().eos()
+    start = config.get("decoder_start_token_id", config.get("eos_token_id"))
+    converted["decoder.embed_tokens.weight"][eos] = decoder[start]
+    if config["model_type"] == "marian":
+        bias = state.get("final_logits_bias", torch.zeros(len(output))).flatten()[target.rows]
+        bias[Dictionary().bos()] = NO_SCORE
+        converted["decoder.output_projection.bias"] = bias
+        converted["decoder.output_projection.weight"][Dictionary().bos()] = 0
+    return converted
+
+
+def build_dictionary(words: list[str], path: Path) -> Dictionary:
+    """Write a dictionary, and return it as it is read.
+
+    Raises:
+        UserError: a word cannot be stored.
+    """
+    dictionary = Dictionary()
+    for word in words[len(dictionary) :]:
+        dictionary.add_symbol(word)
+    dictionary.save(str(path))
+    loaded = Dictionary.load(str(path))
+    if loaded.symbols != words:
+        wrong = next((w for w, x in zip(words, loaded.symbols, strict=False) if w != x), words[-1])
+        raise UserError(f"the piece {wrong!r} cannot be stored in a dictionary of fairseq")
+    return loaded
+
+
+def choose_languages(
+    folder: Path, args: Namespace, vocabulary: Vocabulary, kind: str
+) -> tuple[str, str, dict[str, list[str]]]:
+    """Return the languages, and the codes that begin each source and target.
+
+    Raises:
+        UserError: they are unknown, or the model has none of that name.
+    """
+    path = folder / "tokenizer_config.json"
+    tokenizer = read_json(path) if path.is_file() else {}
+    source = args.source_lang or tokenizer.get("source_lang")
+    target = args.target_lang or tokenizer.get("target_lang")
+    if not (source and target):
+        raise UserError(f"{folder} does not name its languages; give --source-lang, --target-lang")
+    if kind == "m2m_100":
+        codes = [vocabulary.find_code(name, f"__{name}__") for name in (source, target)]
+        return source, target, {"source": codes[:1], "target": codes[1:]}
+    has_codes = any(word.startswith(">>") and word.endswith("<<") for word in vocabulary.words)
+    return (
+        source,
+        target,
+        {"source": [vocabulary.find_code(f">>{target}<<")] if has_codes else [], "target": []},
+    )
+
+
+def format_options(options: dict[str, Any]) -> str:
+    """Return options as words of the command line."""
+    flags = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    words = [flag if value is True else f"{flag} {value}" for flag, value in flags.items() if value]
+    return " ".join(words)
+
+
+def convert(folder: Path, output: Path, args: Namespace) -> None:
+    """Write the checkpoint of a model and what belongs to it into ``output``."""
+    config = read_config(folder)
+    options = choose_options(config)
+    rows = config["vocab_size"]
+    source = target = read_vocabulary(folder, "vocab.json", rows)
+    if (folder / "target_vocab.json").is_file():
+        rows = config.get("decoder_vocab_size") or rows
+        target = read_vocabulary(folder, "target_vocab.json", rows)
+    *languages, prefixes = choose_languages(folder, args, source, config["model_type"])
+    state = convert_parameters(read_parameters(folder), config, source, target)
+    dictionaries = [
+        build_dictionary(vocabulary.words, output / f"dict.{language}.txt")
+        for vocabulary, language in zip((source, target), languages, strict=True)
+    ]
+    arguments = Namespace(arch="sinpos_transformer", **options)
+    task = TranslationTask(TranslationConfig(), *dictionaries)
+    model = build_model(arguments, task)
+    # Without a version fairseq takes a checkpoint for an old one, without a final layer norm.
+    state |= {name: model.state_dict()[name] for name in ("encoder.version", "decoder.version")}
+    try:
+        model.load_state_dict(state, strict=True)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"the parameters do not fit config.json: {error}") from None
+    names = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    arguments = Namespace(**vars(arguments), data="", task="translation", **names)
+    torch.save(build_checkpoint(arguments, model.state_dict()), output / "model.pt")
+    (output / PREFIXES).write_text(json.dumps(prefixes) + "\n", encoding="utf-8")
+    (output / "options.txt").write_text(format_options(options) + "\n", encoding="utf-8")
+    for name, new_name in TOKENIZER_FILES.items():
+        if (folder / name).is_file():
+            shutil.copy(folder / name, output / new_name)
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("import", DESCRIPTION, EXAMPLES)
+    parser.add_argument("model", type=Path, metavar="MODEL_DIR", help="folder of the model")
+    parser.add_argument("output", type=Path, metavar="OUT", help="new folder")
+    parser.add_argument("--source-lang", help="source language, as the model calls it")
+    parser.add_argument("--target-lang", help="target language, as the model calls it")
+    args = parser.parse_args(argv)
+    if args.output.exists():
+        raise UserError(f"{args.output} exists already; choose another folder")
+    temporary = args.output.with_name(f".{args.output.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        convert(args.model, temporary, args)
+        temporary.rename(args.output)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    print(f"wrote {args.output}/model.pt; to fine-tune it add the options in options.txt")

@@ -1,0 +1,103 @@
+"""Small models of Hugging Face with random weights, saved as their libraries save them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import sentencepiece
+import torch
+
+TEXT = """a young man in a blue shirt is standing on a ladder cleaning a window .
+two young white males are outside near many bushes .
+several men in hard hats are operating a giant pulley system .
+ein junger mann in einem blauen hemd steht auf einer leiter und putzt ein fenster .
+zwei junge weisse maenner sind im freien in der naehe vieler buesche .
+mehrere maenner mit schutzhelmen bedienen ein antriebsradsystem .
+"""
+SMALL = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "max_position_embeddings": 128,
+    "dropout": 0.1,
+}
+
+
+def train_pieces(path: Path, size: int = 70) -> list[str]:
+    """Train a model of SentencePiece, and return its pieces."""
+    text = path.with_suffix(".txt")
+    text.write_text(TEXT)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(path.with_suffix("")), vocab_size=size, minloglevel=2
+    )
+    path.with_suffix(".model").rename(path)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return [model.id_to_piece(i) for i in range(len(model))]
+
+
+def randomize(model: torch.nn.Module) -> torch.nn.Module:
+    """Give a model weights that make scores differ, biases included."""
+    generator = torch.Generator().manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if "embed_positions" not in name:  # sinusoids
+            parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator)
+    return model.eval()
+
+
+def save_marian(folder: Path, codes: tuple[str, ...] = (), **options) -> torch.nn.Module:
+    """Save a model of OPUS-MT's kind."""
+    from transformers import MarianConfig, MarianMTModel
+
+    folder.mkdir(parents=True)
+    train_pieces(folder / "source.spm")
+    pieces = train_pieces(folder / "target.spm")
+    words = ["</s>", "<unk>", *codes, *pieces[3:], "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
+    names = {"source_lang": "en", "target_lang": "de"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    pad = len(words) - 1
+    config = MarianConfig(
+        **{
+            **SMALL,
+            "activation_function": "swish",
+            "scale_embedding": True,
+            "vocab_size": len(words),
+            "pad_token_id": pad,
+            "decoder_start_token_id": pad,
+            **options,
+        }
+    )
+    torch.manual_seed(1)
+    model = randomize(MarianMTModel(config))
+    model.model.shared.weight.data[pad] = 0
+    model.final_logits_bias.normal_(generator=torch.Generator().manual_seed(5))
+    model.tie_weights()
+    model.save_pretrained(folder)
+    return model
+
+
+def save_m2m(folder: Path, is_nllb: bool = False) -> torch.nn.Module:
+    """Save a model of M2M-100's kind, or of NLLB's."""
+    from transformers import M2M100Config, M2M100ForConditionalGeneration
+
+    folder.mkdir(parents=True)
+    pieces = train_pieces(folder / "sentencepiece.bpe.model")[3:]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
+    codes = ["deu_Latn", "eng_Latn"] if is_nllb else ["__de__", "__en__"]
+    if is_nllb:  # as in published folders: codes with their indices, no vocab.json
+        added = [{"id": len(words) + i, "content": code} for i, code in enumerate(codes)]
+        (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    else:
+        (folder / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
+        added = {"additional_special_tokens": codes}
+        (folder / "special_tokens_map.json").write_text(json.dumps(added))
+    config = M2M100Config(**SMALL, vocab_size=len(words) + len(codes) + 5)
+    torch.manual_seed(1)
+    model = randomize(M2M100ForConditionalGeneration(config))
+    model.save_pretrained(folder)
+    return model

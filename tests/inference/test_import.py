@@ -1,0 +1,225 @@
+"""Models of Hugging Face: equal scores and translations, and folders that are rejected."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.models import build_model
+
+from cape_fairseq import load
+from cape_fairseq.cli import main
+from cape_fairseq.inference.checkpoints import load_model
+from tests.inference.hugging_face import save_m2m, save_marian
+
+pytest.importorskip("transformers")
+
+SENTENCES = [
+    "a young man is standing near a window .",
+    "several males are outside .",
+    "two giant bushes are in a blue system near many men .",
+]
+
+
+def read_vocabulary(folder, kind):
+    """Return the indices of words in Hugging Face's model, by hand."""
+    if kind == "nllb":
+        import sentencepiece
+
+        model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
+        words = ["<s>", "<pad>", "</s>", "<unk>"]
+        words += [model.id_to_piece(i) for i in range(3, len(model))]
+        words += ["deu_Latn", "eng_Latn"]
+        return {word: index for index, word in enumerate(words)}
+    indices = json.loads((folder / "vocab.json").read_text())
+    if kind == "m2m":
+        indices |= {"__de__": len(indices), "__en__": len(indices) + 1}
+    return indices
+
+
+MODELS = {
+    "marian": (save_marian, {}),
+    "marian-relu": (save_marian, {"activation_function": "relu", "scale_embedding": False}),
+    "m2m": (save_m2m, {}),
+    "nllb": (save_m2m, {"is_nllb": True}),
+}
+LANGUAGES = {"m2m": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def models(request, tmp_path_factory):
+    """A model of transformers, its vocabulary, and the imported checkpoint."""
+    folder = tmp_path_factory.mktemp("import") / "model"
+    save, settings = MODELS[request.param]
+    theirs = save(folder, **settings)
+    output = folder.parent / "imported"
+    languages = LANGUAGES.get(request.param, ())
+    flags = ["--source-lang", "--target-lang"]
+    given = [word for pair in zip(flags, languages, strict=False) for word in pair]
+    assert main(["import", str(folder), str(output), *given]) == 0
+    return theirs, read_vocabulary(folder, request.param), output / "model.pt"
+
+
+def convert(tokens, dictionary, indices):
+    """Return fairseq's indices as those of Hugging Face."""
+    return tokens.clone().apply_(lambda i: indices[dictionary[i]])
+
+
+def make_sentences(known):
+    """Sources of three lengths, padded on the right, and targets of known words."""
+    generator, lengths = torch.Generator().manual_seed(2), [9, 4, 6]
+    known = torch.tensor(known)
+    source = known[torch.randint(len(known), (3, 9), generator=generator)]
+    for row, length in zip(source, lengths, strict=True):
+        row[length - 1], row[length:] = 2, 1
+    return source, known[torch.randint(len(known), (3, 7), generator=generator)], lengths
+
+
+def test_scores_are_equal_at_every_position_with_padding_on_both_sides(models):
+    theirs, indices, checkpoint = models
+    ours, task = load_model(checkpoint)
+    source_words, target_words = task.source_dictionary, task.target_dictionary
+    known = [i for i in range(4, len(source_words)) if source_words[i] in indices]
+    source, target, lengths = make_sentences(known)
+    previous = torch.cat([torch.full((3, 1), target_words.eos()), target], dim=1)
+    start = torch.full((3, 1), theirs.config.decoder_start_token_id)
+    with torch.no_grad():
+        logits = theirs(
+            input_ids=convert(source, source_words, indices),
+            attention_mask=source.ne(source_words.pad()).long(),
+            decoder_input_ids=torch.cat([start, convert(target, target_words, indices)], dim=1),
+        ).logits
+    columns = [i for i in range(len(target_words)) if target_words[i] in indices]
+    expected = logits.log_softmax(-1)[..., [indices[target_words[i]] for i in columns]]
+    left = torch.stack([r.roll(9 - n) for r, n in zip(source, lengths, strict=True)])
+    for padded in (source, left):
+        with torch.no_grad():
+            found = ours.get_normalized_probs(ours(padded, None, previous), log_probs=True)
+        torch.testing.assert_close(found[..., columns], expected, atol=1e-5, rtol=1e-5)
+        if "<s>" not in indices:
+            assert found[..., target_words.bos()].max() < -80
+
+
+def test_greedy_translations_are_equal(models):
+    theirs, indices, checkpoint = models
+    translator = load(checkpoint)
+    for sentence in SENTENCES:
+        tokens = translator.encode_source(sentence)
+        limit = 2 * len(tokens)
+        (found,) = translator.model.generate(
+            [tokens], beam=1, max_len_a=0, max_len_b=limit, lenpen=0
+        )
+        forced = {}
+        if len(translator.target_prefix):
+            code = translator.model.tgt_dict[translator.target_prefix[0]]
+            forced = {"forced_bos_token_id": indices[code]}
+        expected = theirs.generate(
+            convert(tokens, translator.model.src_dict, indices).unsqueeze(0),
+            num_beams=1,
+            do_sample=False,
+            max_length=limit + 2,
+            forced_eos_token_id=None,
+            bad_words_ids=[[indices["<pad>"]]],
+            **forced,
+        )[0, 1:]
+        expected = expected[:limit]
+        ours = convert(found[0]["tokens"].cpu(), translator.model.tgt_dict, indices)[:limit]
+        assert ours.tolist() == expected.tolist()
+        text = translator.translate_sentences([sentence])[0]
+        assert "__" not in text
+        assert "Latn" not in text
+
+
+class TestFolders:
+    """Parts of folders that differ, and folders that are rejected."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        save_marian(tmp_path / "model", codes=(">>deu<<", ">>fra<<"))
+        return tmp_path / "model"
+
+    def run(self, folder, *options):
+        return main(["import", str(folder), str(folder.parent / "out"), *options])
+
+    def test_a_code_of_many_languages_begins_the_source(self, folder):
+        assert self.run(folder, "--target-lang", "fra") == 0
+        translator = load(folder.parent / "out" / "model.pt")
+        tokens = translator.encode_source("a man .")
+        assert translator.model.src_dict[tokens[0]] == ">>fra<<"
+        assert translator.model.src_dict.string(tokens[1:]).startswith("▁")
+
+    def test_a_language_that_the_model_lacks_is_rejected(self, folder):
+        assert self.run(folder, "--target-lang", "xyz") == 1
+        assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+    def test_pickled_parameters_give_the_same_checkpoint(self, folder, tmp_path):
+        from safetensors.torch import load_file
+
+        assert self.run(folder, "--target-lang", "deu") == 0
+        expected = torch.load(folder.parent / "out" / "model.pt", weights_only=True)["model"]
+        (folder.parent / "out").rename(tmp_path / "first")
+        state = load_file(folder / "model.safetensors")
+        names = list(state)
+        half = len(names) // 2
+        for number, part in enumerate((names[:half], names[half:])):
+            torch.save({n: state[n] for n in part}, folder / f"pytorch_model-{number}.bin")
+        (folder / "model.safetensors").unlink()
+        assert self.run(folder, "--target-lang", "deu") == 0
+        found = torch.load(folder.parent / "out" / "model.pt", weights_only=True)["model"]
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+    def test_a_pickle_that_runs_code_is_rejected(self, folder, tmp_path):
+        class Malicious:
+            def __reduce__(self):
+                return Path.touch, (tmp_path / "touched",)
+
+        (folder / "model.safetensors").unlink()
+        with (folder / "pytorch_model.bin").open("wb") as stream:
+            pickle.dump({"weight": Malicious()}, stream)
+        assert self.run(folder, "--target-lang", "deu") == 1
+        assert not (tmp_path / "touched").exists()
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("config.json", None),
+            ("vocab.json", None),
+            ("model.safetensors", None),
+            ("config.json", {"model_type": "t5"}),
+            ("config.json", {"activation_function": "quick_gelu"}),
+            ("config.json", {"encoder_layers": 3}),
+            ("config.json", {"vocab_size": 20}),
+            ("vocab.json", {"extra": 10_000}),
+            ("vocab.json", {"</s>": 1}),
+        ],
+    )
+    def test_files_that_are_missing_or_do_not_fit_are_rejected(self, folder, name, change):
+        path = folder / name
+        if change is None:
+            path.unlink()
+        else:
+            path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        assert self.run(folder, "--target-lang", "deu") == 1
+        assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+    def test_options_build_a_model_that_is_fine_tuned(self, folder):
+        """The options of the file, with another encoding, load all parameters but positions."""
+        assert self.run(folder, "--target-lang", "deu") == 0
+        output = folder.parent / "out"
+        state = torch.load(output / "model.pt", weights_only=True)["model"]
+        _, task = load_model(output / "model.pt")
+        parser = options.get_training_parser()
+        words = (output / "options.txt").read_text().split()
+        args = options.parse_args_and_arch(parser, [".", "--arch", "rope_transformer", *words])
+        model = build_model(args, task)
+        model.load_state_dict(state, strict=True)
+        weight = model.state_dict()["decoder.layers.1.fc1.weight"]
+        torch.testing.assert_close(weight, state["decoder.layers.1.fc1.weight"])
+        args.output_bias = False
+        with pytest.raises(ValueError, match="--output-bias"):
+            build_model(args, task).load_state_dict(state, strict=True)
