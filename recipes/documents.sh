@@ -6,8 +6,8 @@
 #   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] recipes/documents.sh [--dry-run] [-- OPTIONS]
 #
 # TEXT is that of recipes/train.sh, and has train.documents, valid.documents and test.documents with the
-# name of the document in every line (without them a split is one document). Also MERGES, LR, UPDATES and
-# SEED; STACKS, the longest stack in training; LENGTHS, at which test documents are cut; and options of
+# name of the document in every line (without them a split is one document). Also BPE, MERGES, LR,
+# UPDATES and SEED; STACKS, the longest stack in training; LENGTHS, at which test documents are cut; and options of
 # fairseq-train behind -- or in EXTRA, as in recipes/train.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -35,11 +35,11 @@ run mkdir -p "$SAVE"
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
     --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
 run touch "$SAVE/trained"
-run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
+run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Documents, cut after so many target tokens, with context and (N = 0) sentence by sentence.
 generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" --source-lang "$SRC" --target-lang "$TGT"
-    --task stacked_translation --stack-junction separator --beam 4 --remove-bpe --num-workers 0)
+    --task stacked_translation --stack-junction separator --beam 4 "${REMOVE_BPE[@]}" --num-workers 0)
 for length in $LENGTHS; do
     stacks=(--stack-min-tokens "$length" --stack-keep-rest)
     write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"

@@ -13,6 +13,13 @@ if ! command -v cape-fairseq >/dev/null 2>&1; then
 fi
 USER_DIR=$ROOT/cape_fairseq
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+# Subwords: subword_nmt on Moses' tokens, or sentencepiece on raw text, for scripts without spaces.
+BPE=${BPE:-subword_nmt}
+case $BPE in
+    subword_nmt) REMOVE_BPE=(--remove-bpe) DETOKENIZE=(--tokenizer moses) ;;
+    sentencepiece) REMOVE_BPE=(--remove-bpe=sentencepiece) DETOKENIZE=() ;;
+    *) echo "${0##*/}: BPE is $BPE; give subword_nmt or sentencepiece" >&2; exit 1 ;;
+esac
 export LC_ALL=C.UTF-8  # letters are letters, also in containers and batch jobs
 
 stop() {  # stop MESSAGE...: print a message and end
@@ -72,8 +79,9 @@ print_hypotheses() {  # print_hypotheses GENERATED: detokenized translations in 
     grep -a '^D-' "$1" | sort -t- -k2,2n | cut -f3
 }
 
-tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok
+tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok; SentencePiece takes it as it is
     local command=(sacremoses -q -l "$2" tokenize -x -a) input=$TEXT/$1.$2 file=$OUT/tok/$1.$2
+    if [ "$BPE" = sentencepiece ]; then command=(cat); fi
     if [ -e "$file" ]; then return; fi
     if [ -n "$DRY_RUN" ]; then
         echo "python -m cape_fairseq.data.cleaning < ${input@Q} | ${command[*]@Q} > ${file@Q}"
@@ -86,18 +94,37 @@ tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok
     mv "$file.part" "$file"
 }
 
-learn_bpe() {  # learn_bpe MERGES: joint codes of OUT/tok/train
-    if [ -e "$OUT/bpecodes" ]; then return; fi
+find_codes() {  # the file of the subword segmentation
+    if [ "$BPE" = sentencepiece ]; then echo "$OUT/sentencepiece.model"; else echo "$OUT/bpecodes"; fi
+}
+
+learn_bpe() {  # learn_bpe MERGES: joint codes of OUT/tok/train, or a SentencePiece model of as many pieces
+    if [ -e "$(find_codes)" ]; then return; fi
+    if [ "$BPE" = sentencepiece ]; then
+        run python -m cape_fairseq.data.pieces learn "$OUT/learned.model" "$1" "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT"
+        run mv "$OUT/learned.model" "$OUT/sentencepiece.model"
+        return
+    fi
     run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
         -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
     run mv "$OUT/bpecodes.part" "$OUT/bpecodes"
+}
+
+segment() {  # segment TEXT OUTPUT: subwords of a file
+    if [ "$BPE" != sentencepiece ]; then
+        write "$2" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$1"
+    elif [ -n "$DRY_RUN" ]; then
+        echo "python -m cape_fairseq.data.pieces apply ${OUT@Q}/sentencepiece.model < ${1@Q} > ${2@Q}"
+    else
+        write "$2" python -m cape_fairseq.data.pieces apply "$OUT/sentencepiece.model" < "$1"
+    fi
 }
 
 apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all.LANG
     local split lang
     for split in "$@"; do
         for lang in $SRC $TGT; do
-            write "$OUT/bpe/$split${SUFFIX:-}.$lang" subword-nmt apply-bpe -c "$OUT/bpecodes" --input "$OUT/tok/$split.$lang"
+            segment "$OUT/tok/$split.$lang" "$OUT/bpe/$split${SUFFIX:-}.$lang"
         done
         same_lines "$OUT/tok/$split.$SRC" "$OUT/tok/$split.$TGT" "$OUT/bpe/$split${SUFFIX:-}.$SRC" "$OUT/bpe/$split${SUFFIX:-}.$TGT"
     done
@@ -112,7 +139,7 @@ binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary, and the
         run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
             --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
             --destdir "$OUT/data-bin" --workers "${WORKERS:-1}"
-        run cp "$OUT/bpecodes" "$OUT/data-bin/"
+        run cp "$(find_codes)" "$OUT/data-bin/"
         run touch "$OUT/data-bin/done"
     fi
     for file in "$TEXT"/*.documents; do

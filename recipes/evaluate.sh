@@ -18,6 +18,7 @@ find_junction() {  # the junction that a checkpoint needs
     python -c 'import sys; from cape_fairseq.inference.checkpoints import find_junction; print(find_junction(sys.argv[1]))' "$1"
 }
 
+if [ -e "$DATA/sentencepiece.model" ]; then REMOVE_BPE=(--remove-bpe=sentencepiece); fi
 sentences=() stacked=() loss=() swaps=()
 for system in "$@"; do
     name=${system%%=*} path=${system#*=}
@@ -27,10 +28,10 @@ for system in "$@"; do
     joined=(--task stacked_translation --stack-junction "$junction" --max-len-a 2 --max-len-b 200)
     if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
     stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)
-    write "$one.sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 --remove-bpe
-    write "$one.stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 --remove-bpe
-    write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 --remove-bpe
-    write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 --remove-bpe
+    write "$one.sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 "${REMOVE_BPE[@]}"
+    write "$one.stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 "${REMOVE_BPE[@]}"
+    write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 "${REMOVE_BPE[@]}"
+    write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 "${REMOVE_BPE[@]}"
     write "$one.loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference
     sentences+=("$name=$one.sentences.txt") stacked+=("$name=$one.stacks.txt") loss+=("$name=$one.loss.txt")
     swaps+=("$name=$one.original.txt" "$name.swapped=$one.swapped.txt")

@@ -4,6 +4,7 @@
 #
 #   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/mine] recipes/train.sh [--dry-run] [-- OPTIONS]
 #
+# BPE=sentencepiece segments raw text into MERGES pieces, for scripts without spaces, such as Chinese.
 # Also MERGES, LR, UPDATES, WARMUP and SEED. Options of fairseq-train follow --, for instance
 # recipes/train.sh -- --dropout 0.3 --adam-betas '(0.9, 0.997)'; plain words may stand in EXTRA, too.
 # For documents see recipes/documents.sh.
@@ -35,11 +36,11 @@ run mkdir -p "$SAVE"
     --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
     --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
 run touch "$SAVE/trained"
-run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$OUT/bpecodes" "$SAVE/"  # for cape-fairseq translate
+run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Translation and detokenized BLEU.
 write "$SAVE/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" \
-    --beam 4 --remove-bpe --tokenizer moses --source-lang "$SRC" --target-lang "$TGT" --num-workers 0
+    --beam 4 "${REMOVE_BPE[@]}" "${DETOKENIZE[@]}" --source-lang "$SRC" --target-lang "$TGT" --num-workers 0
 if [ -n "$DRY_RUN" ]; then
     echo "grep -a '^D-' ${SAVE@Q}/test.txt | sort -t- -k2,2n | cut -f3 > ${SAVE@Q}/test.$TGT"
 else

@@ -95,9 +95,10 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
         assert tokens <= config["tokens_per_gpu"]
 
 
-@pytest.mark.parametrize("recipe", ["quickstart", "train", "floater", "documents"])
+@pytest.mark.parametrize("recipe", ["quickstart", "train", "floater", "documents", "pretrained"])
 def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
-    variables = {"OUT": str(tmp_path / "out"), "TEXT": "text", "DATA": "data-bin"}
+    out = str(tmp_path / "out")
+    variables = {"OUT": out, "TEXT": "text", "DATA": "data-bin", "MODEL": "model"}
     output = call("bash", RECIPES / f"{recipe}.sh", "--dry-run", **variables)
     trainings = [line for line in output.splitlines() if "fairseq-train" in line]
     assert trainings
@@ -107,6 +108,34 @@ def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
         assert Path(words[words.index("--user-dir") + 1]).is_dir()
         options.parse_args_and_arch(options.get_training_parser(), words[1:])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_text_without_spaces_is_trained_on_and_translated(tmp_path):
+    """Chinese to Thai: the pieces are joined again, and two sentences are translated as two."""
+    people, things = ("老师", "学生", "农民", "医生"), ("书", "苹果", "钥匙", "信")
+    words = "ครู นักเรียน ชาวนา หมอ หนังสือ แอปเปิ้ล กุญแจ จดหมาย".split()  # noqa: SIM905
+    thai = dict(zip((*people, *things), words, strict=True))
+    pairs = [(f"{a}买了{b}。", f"{thai[a]}ซื้อ{thai[b]}") for a in people for b in things]
+    text = tmp_path / "text"
+    text.mkdir()
+    for split, count in (("train", 40), ("valid", 1), ("test", 1)):
+        for lang, side in (("zh", 0), ("th", 1)):
+            lines = [pair[side] for pair in pairs * count]
+            (text / f"{split}.{lang}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    variables = {"TEXT": str(text), "OUT": str(tmp_path / "out"), "SRC": "zh", "TGT": "th"}
+    variables |= {"BPE": "sentencepiece", "MERGES": "50", "UPDATES": "4"}
+    call("bash", RECIPES / "train.sh", **variables)
+    run_folder = tmp_path / "out" / "rope_cross_transformer_tiny"
+    generated = (run_folder / "test.txt").read_text(encoding="utf-8")
+    references = dict(re.findall(r"^T-(\d+)\t(.*)$", generated, re.M))
+    assert [references[str(i)] for i in range(len(pairs))] == [pair[1] for pair in pairs]
+    from cape_fairseq import load
+
+    translator = load(run_folder / "checkpoint_best.pt")
+    (both,) = translator.translate(["老师买了书。学生买了信。"])
+    assert translator.encode_source("老师买了书。").ne(3).all()
+    assert both == "".join(translator.translate_sentences(["老师买了书。", "学生买了信。"]))
 
 
 def test_the_dry_run_of_an_evaluation_prints_its_commands(tmp_path):

@@ -42,6 +42,8 @@ def check_exportable(model: nn.Module, path: Path) -> None:
         sides = [getattr(cfg, f"{side}_{name}") for side in ("encoder", "decoder")]
         if sides[0] != sides[1]:
             raise UserError(f"{path}: CTranslate2 needs the same {name} in encoder and decoder")
+    if encoding.name == "rope" and cfg.rope_scaling == "yarn":
+        raise UserError(f"{path}: CTranslate2 has no --rope-scaling yarn; choose ntk or linear")
     if encoding.name not in IN_ATTENTION and not is_added_to_input(encoding):
         raise UserError(
             f"{path}: CTranslate2 has no {encoding.name} as this model has it; it has positions "
@@ -102,8 +104,7 @@ def build_spec(model: nn.Module, length: int) -> Any:
         "relative_attention_bias": encoding.name == "t5",
     }
     if encoding.name == "rope":
-        options["rotary_dim"] = cfg.encoder_embed_dim // heads
-        options["rotary_base"] = cfg.rope_base
+        options |= choose_rotation(encoding)
     spec = transformer_spec.TransformerSpec(
         transformer_spec.TransformerEncoderSpec(len(model.encoder.layers), heads, **options),
         transformer_spec.TransformerDecoderSpec(
@@ -117,6 +118,21 @@ def build_spec(model: nn.Module, length: int) -> Any:
     fill_side(spec.encoder, model.encoder, length)
     fill_side(spec.decoder, model.decoder, length)
     return spec
+
+
+def choose_rotation(encoding: nn.Module) -> dict[str, Any]:
+    """Return CTranslate2's options of RoPE."""
+    from ctranslate2.specs.attention_spec import RotaryScalingType
+
+    cfg = encoding.cfg
+    options: dict[str, Any] = {
+        "rotary_dim": encoding.side.dim // encoding.side.heads,
+        "rotary_base": encoding.scaled_base,
+    }
+    if cfg.rope_scaling == "linear":
+        options["rotary_scaling_type"] = RotaryScalingType.Linear
+        options["rotary_scaling_factor"] = cfg.rope_scale_factor
+    return options
 
 
 def fill_side(spec: Any, side: nn.Module, length: int) -> None:

@@ -1,19 +1,35 @@
-"""Rotary positions (RoPE, Su et al. 2021)."""
+"""Rotary positions (RoPE, Su et al. 2021), and their scaling to longer input."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cape_fairseq.options import option, require
+from cape_fairseq.options import choice, option, require
 from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
+
+# Wavelengths that occur more often in the training length stay; those that occur less often are
+# interpolated (YaRN, section 3.2).
+YARN_OFTEN, YARN_RARE = 32.0, 1.0
+SCALING_HELP = (
+    "RoPE: longer input than in training, by --rope-scale-factor: linear (position interpolation), "
+    "ntk (a larger base), yarn (low frequencies only, and a temperature)"
+)
 
 
 @dataclass
 class RopeConfig:
     rope_base: float = option(
         10000.0, "RoPE: pair k is rotated by base^(-2k / head width) per token", above=1, fixed=True
+    )
+    rope_scaling: choice("none", "linear", "ntk", "yarn") = option("none", SCALING_HELP)
+    rope_scale_factor: float = option(
+        1.0, "RoPE: how many times longer input is than in training", minimum=1
+    )
+    rope_training_length: int = option(
+        512, "RoPE: tokens of the longest text in training, for yarn", minimum=1
     )
 
 
@@ -33,7 +49,27 @@ class RoPE(RelativeEncoding):
         require(even, f"{side.name}_embed_dim", side.dim, expected)
 
     def rotation(self, positions: Tensor) -> Tensor:
-        return compute_rotation(positions, self.side.dim // self.side.heads, self.cfg.rope_base)
+        cfg, dim = self.cfg, self.side.dim // self.side.heads
+        frequencies = compute_frequencies(dim, cfg.rope_base)
+        magnitude = 1.0
+        if cfg.rope_scaling == "linear":
+            frequencies = frequencies / cfg.rope_scale_factor
+        elif cfg.rope_scaling == "ntk":
+            frequencies = compute_frequencies(dim, self.scaled_base)
+        elif cfg.rope_scaling == "yarn":
+            factor, length = cfg.rope_scale_factor, cfg.rope_training_length
+            frequencies = scale_low_frequencies(frequencies, factor, length)
+            magnitude = 0.1 * math.log(factor) + 1
+        return compute_rotation(positions, frequencies, magnitude)
+
+    @property
+    def scaled_base(self) -> float:
+        """Return the base, with ``--rope-scaling ntk`` the one whose lowest frequency is divided by
+        the factor."""
+        cfg, dim = self.cfg, self.side.dim // self.side.heads
+        if cfg.rope_scaling != "ntk":
+            return cfg.rope_base
+        return cfg.rope_base * cfg.rope_scale_factor ** (dim / max(dim - 2, 1))
 
 
 @register_encoding("rope_cross", RopeConfig)
@@ -46,14 +82,27 @@ class RoPECross(RoPE):
     rotates_cross_attention = True
 
 
-def compute_rotation(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
-    """Return unit complex numbers that rotate pair k by ``position * base^(-2k / dim)``: float32
-    [B, T] -> complex64 [B, 1, T, D / 2].
+def compute_frequencies(dim: int, base: float = 10000.0) -> Tensor:
+    """Return the angle per token of each pair, base^(-2k / dim): float64 [D / 2]."""
+    return base ** (torch.arange(0, dim, 2, dtype=torch.float64) / -dim)
+
+
+def scale_low_frequencies(frequencies: Tensor, factor: float, length: int) -> Tensor:
+    """Divide low frequencies by ``factor``, keep high ones and interpolate between them (YaRN,
+    Peng et al. 2023, section 3.2). ``length`` is that of the training."""
+    turns = length * frequencies / (2 * math.pi)  # of a pair in a training text
+    kept = ((turns - YARN_RARE) / (YARN_OFTEN - YARN_RARE)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+
+
+def compute_rotation(positions: Tensor, frequencies: Tensor, magnitude: float = 1.0) -> Tensor:
+    """Return complex numbers of one magnitude that rotate pair k by ``position * frequency``:
+    float32 [B, T] and float64 [D / 2] -> complex64 [B, 1, T, D / 2].
 
     Angles are computed in float64, so that products of rotated queries and keys depend on the
     difference of positions only, at any distance from the start.
     """
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64  # MPS lacks float64
-    exponents = torch.arange(0, dim, 2, dtype=dtype, device=positions.device) / -dim
-    angles = positions.to(dtype)[:, None, :, None] * base**exponents
-    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+    frequencies = frequencies.to(dtype).to(positions.device)
+    angles = positions.to(dtype)[:, None, :, None] * frequencies
+    return torch.polar(torch.full_like(angles, magnitude), angles).to(torch.complex64)

@@ -15,8 +15,8 @@ from tests.support import SMALL, SYSTEMS, SmallTask, build
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 SYSTEMS_OUT = (
-    "sinpos", "cape", "shape", "abspos", "nopos", "rope", "relpos", "relpos-keys", "t5",
-    "floater-additive", "sinpos-prenorm",
+    "sinpos", "cape", "shape", "abspos", "nopos", "rope", "rope-linear", "rope-ntk", "relpos",
+    "relpos-keys", "t5", "floater-additive", "sinpos-prenorm",
 )  # fmt: skip
 OPTIONS = {
     "sinpos-prenorm": {
@@ -27,6 +27,8 @@ OPTIONS = {
     },
     "cape": {"source_scale": "1.1"},
     "rope": {"rope_base": 5000.0},
+    "rope-linear": {"rope_scaling": "linear", "rope_scale_factor": 4.0},
+    "rope-ntk": {"rope_scaling": "ntk", "rope_scale_factor": 4.0},
     "t5": {"t5_max_distance": 40},
     "floater-additive": {"floater_layers": "input"},
 }
@@ -147,6 +149,7 @@ def test_translations_are_equal(system, tmp_path):
         ("sinpos-all", {}),
         ("cape-mean", {}),
         ("rope", {"sentence_context": 1}),
+        ("rope", {"rope_scaling": "yarn", "rope_scale_factor": 2.0}),
         ("sinpos", {"residual_init": "admin-profiled"}),
         ("sinpos", {"activation_fn": "tanh"}),
     ],

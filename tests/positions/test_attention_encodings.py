@@ -11,7 +11,7 @@ from cape_fairseq.modules.kernels import DotProduct, rotate
 from cape_fairseq.modules.masks import build_mask
 from cape_fairseq.positions.alibi import compute_slopes
 from cape_fairseq.positions.relative import RelativeAttention
-from cape_fairseq.positions.rope import compute_rotation
+from cape_fairseq.positions.rope import compute_frequencies, compute_rotation
 from cape_fairseq.positions.t5 import assign_buckets
 from tests.support import build_encoding
 
@@ -71,7 +71,7 @@ def test_attention_with_weights_equals_the_fused_kernel(causal):
 
 def test_rotation_is_the_papers_matrix():
     x, position, dim = random(1, 1, 1, 6), 3.7, 6
-    rotated = rotate(x, compute_rotation(torch.tensor([[position]]), dim))
+    rotated = rotate(x, compute_rotation(torch.tensor([[position]]), compute_frequencies(dim)))
     for pair in range(dim // 2):
         angle = position * 10000 ** (-2 * pair / dim)
         matrix = torch.tensor(
@@ -88,10 +88,49 @@ def test_rotated_products_depend_on_distances_even_far_away():
     products = []
     for start in (0.0, 1000.0, 100_000.0):
         turned = [
-            rotate(x, compute_rotation(torch.tensor([[start + p]]), 8)) for x, p in ((q, 5), (k, 2))
+            rotate(x, compute_rotation(torch.tensor([[start + p]]), compute_frequencies(8)))
+            for x, p in ((q, 5), (k, 2))
         ]
         products.append((turned[0] * turned[1]).sum())
     assert max(products) - min(products) < 1e-5
+
+
+class TestRopeScaling:
+    """--rope-scaling against the papers' formulas; the encoding has heads of width 4."""
+
+    def rotate_by(self, positions, name="rope", **options):
+        encoding = build_encoding(name, **options)
+        return encoding.rotation(torch.tensor([positions]))[0, 0]
+
+    @pytest.mark.parametrize("scaling", ["none", "linear", "ntk", "yarn"])
+    def test_the_factor_1_changes_nothing(self, scaling):
+        found = self.rotate_by([3.0, 700.0], rope_scaling=scaling)
+        torch.testing.assert_close(found, self.rotate_by([3.0, 700.0]))
+
+    def test_linear_divides_positions(self):
+        found = self.rotate_by([3.0, 700.0], rope_scaling="linear", rope_scale_factor=4.0)
+        torch.testing.assert_close(found, self.rotate_by([0.75, 175.0]))
+
+    @pytest.mark.parametrize("name", ["rope", "rope_cross"])
+    def test_ntk_keeps_the_highest_frequency_and_divides_the_lowest(self, name):
+        found = self.rotate_by([8.0], name, rope_scaling="ntk", rope_scale_factor=4.0)
+        plain, quarter = self.rotate_by([8.0])[0], self.rotate_by([2.0])[0]
+        torch.testing.assert_close(found[0], torch.stack([plain[0], quarter[1]]))
+
+    @pytest.mark.parametrize("length", [30, 150, 100_000])
+    def test_yarn_follows_the_papers_ramp(self, length):
+        factor, position, expected = 4.0, 50.0, []
+        for pair in range(2):
+            angle = 10000 ** (-2 * pair / 4)
+            turns = length / (2 * math.pi / angle)
+            ramp = min(max((turns - 1) / (32 - 1), 0), 1)
+            angle = (1 - ramp) * angle / factor + ramp * angle
+            size = 0.1 * math.log(factor) + 1  # sqrt(1 / t), on queries and on keys
+            expected.append(size * complex(math.cos(position * angle), math.sin(position * angle)))
+        found = self.rotate_by(
+            [position], rope_scaling="yarn", rope_scale_factor=factor, rope_training_length=length
+        )
+        torch.testing.assert_close(found[0], torch.tensor(expected, dtype=torch.complex64))
 
 
 @pytest.mark.parametrize("heads", [4, 6, 8, 12])

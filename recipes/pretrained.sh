@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# From a model of Hugging Face (OPUS-MT, M2M-100, NLLB) to one of your own: import it, translate the test set as it
+# is, fine-tune it on your text with another position encoding, translate again, and export.
+#
+#   MODEL=FOLDER TEXT=DIR [SRC=en] [TGT=de] [WAY=ctranslate2|documents] [OUT=runs/pretrained] recipes/pretrained.sh [--dry-run] [-- OPTIONS]
+#
+# MODEL has config.json, model.safetensors and the tokenizer's files; TEXT is that of recipes/train.sh. MODEL_SRC
+# and MODEL_TGT are the languages as the model calls them (default: SRC, TGT), for instance eng_Latn. Two ways:
+#   ctranslate2  ENCODING (default: rope) replaces the sinusoids, and CTranslate2 serves the model
+#   documents    rope_cross with --sentence-context CONTEXT (default: 1), and cape-fairseq translate runs it
+# Also LR, UPDATES and SEED. The same command continues after an interruption.
+set -euo pipefail
+export BPE=sentencepiece
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+MODEL=${MODEL:?give the folder of a model: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
+TEXT=${TEXT:?give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
+SRC=${SRC:-en} TGT=${TGT:-de} WAY=${WAY:-ctranslate2} OUT=${OUT:-runs/pretrained} SEED=${SEED:-1}
+MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT} LR=${LR:-1e-4} UPDATES=${UPDATES:-2000} CONTEXT=${CONTEXT:-1}
+case $WAY in
+    ctranslate2) ENCODING=${ENCODING:-rope} DOCUMENTS=() ;;
+    documents) ENCODING=rope_cross DOCUMENTS=(--sentence-context "$CONTEXT" --task stacked_translation --stack-junction separator
+        --stack-probability 0.5 --stack-max-tokens 400 --required-batch-size-multiple 1) ;;
+    *) stop "WAY is $WAY; give ctranslate2 or documents" ;;
+esac
+read_options "$@"
+IMPORTED=$OUT/imported DATA=$OUT/data-bin SAVE=$OUT/$WAY-$ENCODING
+
+# 1. The model as it is.
+run mkdir -p "$OUT/tok" "$OUT/bpe"
+[ -e "$IMPORTED" ] || run cape-fairseq import "$MODEL" "$IMPORTED" --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT"
+
+translate() {  # translate CHECKPOINT OUTPUT: the test set, a sentence a line
+    if [ -n "$DRY_RUN" ]; then
+        echo "cape-fairseq translate ${1@Q} --no-split < ${TEXT@Q}/test.$SRC > ${2@Q}"
+    else
+        write "$2" cape-fairseq translate "$1" --no-split < "$TEXT/test.$SRC"
+    fi
+    run sacrebleu "$TEXT/test.$TGT" -i "$2" -l "$SRC-$TGT" -m bleu chrf
+}
+translate "$IMPORTED/model.pt" "$OUT/imported.$TGT"
+
+# 2. Your text in the model's pieces, with the codes of its languages, by the model's dictionaries.
+segment_side() {  # segment_side SPLIT SIDE LANG NAME: TEXT/SPLIT.LANG in OUT/bpe/SPLIT.NAME
+    local model=$IMPORTED/sentencepiece.model code=
+    if [ -n "$DRY_RUN" ]; then echo "python -m cape_fairseq.data.pieces apply ... < ${TEXT@Q}/$1.$3 > ${OUT@Q}/bpe/$1.$4"; return; fi
+    if [ -e "$IMPORTED/$2.spm" ]; then model=$IMPORTED/$2.spm; fi
+    code=$(python -c 'import json, sys; print(*json.load(open(sys.argv[1]))[sys.argv[2]])' "$IMPORTED/prefixes.json" "$2")
+    write "$OUT/tok/$1.$4" clean_text < "$TEXT/$1.$3"
+    write "$OUT/tok/$1.pieces.$4" python -m cape_fairseq.data.pieces apply "$model" < "$OUT/tok/$1.$4"
+    write "$OUT/bpe/$1.$4" sed "s/^/${code:+$code }/" "$OUT/tok/$1.pieces.$4"
+}
+for split in train valid; do
+    same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"
+    segment_side "$split" source "$SRC" "$MODEL_SRC"
+    segment_side "$split" target "$TGT" "$MODEL_TGT"
+done
+if [ ! -e "$DATA/done" ]; then
+    run rm -rf "$DATA"
+    run fairseq-preprocess --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT" --srcdict "$IMPORTED/dict.$MODEL_SRC.txt" --tgtdict "$IMPORTED/dict.$MODEL_TGT.txt" \
+        --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --destdir "$DATA" --workers 1
+    for file in "$TEXT"/*.documents; do
+        if [ -e "$file" ]; then run cp "$file" "$DATA/"; fi
+    done
+    run touch "$DATA/done"
+fi
+
+# 3. Fine-tuning: all parameters but those of positions are the model's.
+read -r -a SHAPE <<< "$(cat "$IMPORTED/options.txt" 2>/dev/null || true)"
+run mkdir -p "$SAVE"
+[ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "${ENCODING}_transformer" "${SHAPE[@]}" \
+    --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT" --finetune-from-model "$IMPORTED/model.pt" "${DOCUMENTS[@]}" --seed "$SEED" --dropout 0.1 \
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
+    --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$((UPDATES / 10 + 1))" --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
+    --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
+run touch "$SAVE/trained"
+for file in "dict.$MODEL_SRC.txt" "dict.$MODEL_TGT.txt" prefixes.json source.spm target.spm sentencepiece.model; do
+    if [ -e "$IMPORTED/$file" ]; then run cp "$IMPORTED/$file" "$SAVE/"; fi
+done
+
+# 4. The fine-tuned model, and its export.
+if [ "$WAY" = documents ]; then
+    translate "$SAVE/checkpoint_best.pt" "$SAVE/test.$TGT"
+    exit
+fi
+translate "$SAVE/checkpoint_best.pt" "$SAVE/test.$TGT"
+[ -e "$SAVE/ct2" ] || run cape-fairseq export "$SAVE/checkpoint_best.pt" --output "$SAVE/ct2" --max-positions 4096
