@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -251,13 +252,53 @@ def make_libreoffice(folder: Path, _: str) -> None:
             lines = text(lang, 4 * number, 4)
             body = f"<h1 id='hd_id1'>{lines[0]}</h1><p id='par_id2'>{' '.join(lines[1:])}</p>"
             (pages / f"page{number}.html").write_text(f"<html><body>{body}</body></html>")
-        (root / "DEBIAN").mkdir()
-        (root / "DEBIAN" / "control").write_text(
-            f"Package: libreoffice-help-{package}\nVersion: 1\nArchitecture: all\n"
-            "Maintainer: x <x@example.org>\nDescription: x\n"
+        build_package(root, folder, f"libreoffice-help-{package}")
+
+
+def build_package(root: Path, folder: Path, name: str) -> None:
+    """Build a package of Debian from its files."""
+    (root / "DEBIAN").mkdir()
+    (root / "DEBIAN" / "control").write_text(
+        f"Package: {name}\nVersion: 1\nArchitecture: all\n"
+        "Maintainer: x <x@example.org>\nDescription: x\n"
+    )
+    target = folder / f"{name}_1_all.deb"
+    subprocess.run(["dpkg-deb", "--build", root, target], check=True, capture_output=True)
+
+
+def write_catalog(path: Path, texts: dict[str, str]) -> None:
+    """Write translations as gettext's .mo file."""
+    texts = {"": "Content-Type: text/plain; charset=UTF-8\n", **texts}
+    entries = [(key.encode(), texts[key].encode()) for key in sorted(texts)]
+    data, tables = b"", ([], [])
+    start = 28 + 16 * len(entries)
+    for side in (0, 1):
+        for entry in entries:
+            tables[side].append(struct.pack("<II", len(entry[side]), start + len(data)))
+            data += entry[side] + b"\0"
+    head = struct.pack("<7I", 0x950412DE, 0, len(entries), 28, 28 + 8 * len(entries), 0, 0)
+    path.write_bytes(head + b"".join(tables[0]) + b"".join(tables[1]) + data)
+
+
+def make_wesnoth(folder: Path, other: str) -> None:
+    """Packages of a scenario each, in the layout of Debian's."""
+    campaigns = {"ttb": "Two_Brothers", "nr": "Northern_Rebirth"}
+    for package in "httt ei dm trow nr low l did dw sof sota sotbe thot tsg ttb".split():  # noqa: SIM905
+        game = folder / f"root-{package}" / "usr/share/games/wesnoth/1.16"
+        scenarios = game / "data/campaigns" / campaigns.get(package, package) / "scenarios"
+        catalogs = game / "locale" / other / "LC_MESSAGES"
+        scenarios.mkdir(parents=True)
+        catalogs.mkdir(parents=True)
+        sides = [text(lang, 10, 12) for lang in ("en", other)]
+        lines = [f'name= _ "{sides[0][0]}"']  # no dialogue
+        lines += [f'message= _ "speech^<i>{line}</i>"' for line in sides[0]]
+        (scenarios / "1.cfg").write_text("#textdomain wesnoth-x\n" + "\n".join(lines))
+        keys = [sides[0][0], *(f"speech^<i>{line}</i>" for line in sides[0])]
+        write_catalog(
+            catalogs / "wesnoth-x.mo",
+            dict(zip(keys, [sides[1][0], *(f"<i>{line}</i>" for line in sides[1])], strict=True)),
         )
-        target = folder / f"libreoffice-help-{package}_1_all.deb"
-        subprocess.run(["dpkg-deb", "--build", root, target], check=True, capture_output=True)
+        build_package(folder / f"root-{package}", folder, f"wesnoth-1.16-{package}")
 
 
 @pytest.mark.parametrize(
@@ -272,6 +313,7 @@ def make_libreoffice(folder: Path, _: str) -> None:
         ("multi30k_en_de", make_multi30k, "de", 1, {}),
         ("multi30k_tiny_en_de", make_multi30k, "de", 1, {}),
         pytest.param("libreoffice_en_de", make_libreoffice, "de", 1, {}, marks=needs_dpkg),
+        pytest.param("wesnoth_en_de", make_wesnoth, "de", 1, {}, marks=needs_dpkg),
     ],
 )
 def test_small_archives_in_the_real_formats_are_prepared(
