@@ -1,0 +1,97 @@
+"""The functions of docs/evaluation.md that convert published contrastive sets."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from cape_fairseq.evaluation.contrastive import read_items
+from tests.support import ROOT
+
+
+@pytest.fixture(scope="module")
+def convert():
+    """The functions of the page, without the call at its end."""
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    code = next(c for c in re.findall(r"```python\n(.*?)```", page, re.S) if "def voita" in c)
+    names: dict = {}
+    exec(code[: code.rindex("\n\nwrite(")], names)
+    return names
+
+
+def read(convert, lines, tmp_path):
+    """Write lines and read them as the tool does."""
+    files = tmp_path / "source", tmp_path / "target"
+    convert["write"](lines, *files)
+    return read_items(*files)
+
+
+def test_contrapro(convert, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    contexts = {"en": ["", "A key."] * 3 + ["One.", "Two."] * 2, "de": ["", "Ein Schlüssel."] * 3}
+    contexts["de"] += ["Eins.", "Zwei."] * 2
+    texts = {"en": ["It fell."] * 3 + ["It ran."] * 2}
+    texts["de"] = ["Er fiel.", "Sie fiel.", "Es fiel.", "Sie lief.", "Er lief."]
+    for lang in ("en", "de"):
+        for kind, lines in (("context", contexts[lang]), ("text", texts[lang])):
+            (tmp_path / f"contrapro.{kind}.{lang}").write_text("\n".join(lines) + "\n")
+    items = read(convert, convert["contrapro"](2), tmp_path)
+    assert [item.source for item in items] == [["A key.", "It fell."], ["One.", "Two.", "It ran."]]
+    assert items[0].earlier == ["Ein Schlüssel."]
+    assert items[0].candidates == ["Er fiel.", "Sie fiel.", "Es fiel."]
+    assert items[1].candidates == ["Sie lief.", "Er lief."]
+
+
+def test_voita(convert, tmp_path):
+    """Ten lines in five items: equal sources, and the right translation is not always first."""
+    data = []
+    for formal, index in ((True, 0), (False, 0), (True, 1), (False, 1), (True, 0)):
+        earlier = "вы здесь ." if formal else "ты здесь ."
+        ends = ["идите .", "иди ."] if formal != (index == 1) else ["иди .", "идите ."]
+        translations = [f"{earlier} _eos {end}" for end in ends]
+        data.append({"src": "you are here . _eos go .", "dst": translations, "true_ind": index})
+    path = tmp_path / "deixis.json"
+    path.write_text(json.dumps(data))
+    items = read(convert, convert["voita"](path), tmp_path)
+    assert len(items) == 5
+    for item, formal in zip(items, (True, False, True, False, True), strict=True):
+        assert item.source == ["you are here .", "go ."]
+        assert item.candidates == (["идите .", "иди ."] if formal else ["иди .", "идите ."])
+
+
+def test_bawden(convert, tmp_path):
+    anaphora = {
+        "1": {
+            "src": ["The buildings.", "They fell."],
+            "trg": [
+                {"correct": ["Les bâtiments.", "Ils."], "incorrect": ["Les bâtiments.", "Elles."]},
+                {"semi-correct": ["Les maisons.", "Elles."], "incorrect": ["Les maisons.", "Ils."]},
+            ],
+        }
+    }
+    choice = {
+        "1": {
+            "examples": [
+                {
+                    "src": ["A mad man.", "Mad!"],
+                    "trg": {"correct": ["Un fou.", "Fou !"], "incorrect": ["Un fou.", "Fâché !"]},
+                },
+                {
+                    "src": ["I am mad.", "Mad!"],
+                    "trg": {"correct": ["Fâché.", "Fâché !"], "incorrect": ["Fâché.", "Fou !"]},
+                },
+                {
+                    "src": ["He is mad.", "Mad!"],
+                    "trg": {"correct": ["Il est fou.", "Fou !"], "incorrect": ["Il est fou.", "!"]},
+                },
+            ]
+        }
+    }
+    found = []
+    for name, data in (("anaphora.json", anaphora), ("lexical-choice.json", choice)):
+        (tmp_path / name).write_text(json.dumps(data))
+        found += read(convert, convert["bawden"](tmp_path / name), tmp_path)
+    assert [item.candidates[0] for item in found] == ["Ils.", "Elles.", "Fou !", "Fâché !", "Fou !"]
+    assert all(len(item.candidates) == 2 for item in found)
