@@ -16,6 +16,7 @@ from cape_fairseq.command_line import (
     build_parser,
     format_table,
     parse_single_files,
+    save_figure,
     write_json,
 )
 from cape_fairseq.inference.checkpoints import load_model
@@ -99,6 +100,7 @@ def main(argv: list[str]) -> None:
     parser = build_parser("shift-invariance", "Measure how shifts change a model.", EXAMPLES)
     add_files(parser, "checkpoint of each system", several=False)
     add_output(parser, "--json", "results as JSON")
+    add_output(parser, "--plot", "similarities between all offsets (SHAPE, Figure 2)")
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split (default: valid)")
     parser.add_argument("--sentences", type=int, default=100, help="sentences (default: 100)")
@@ -119,3 +121,22 @@ def main(argv: list[str]) -> None:
     ]
     print(format_table(head, rows))
     write_json(args.json, result)
+    if args.plot:
+        plot(result, args.plot)
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draw a matrix of similarities for each system and side."""
+    from matplotlib.figure import Figure  # it takes half a second
+
+    systems, labels = result["systems"], [f"{offset:g}" for offset in result["offsets"]]
+    figure = Figure(figsize=(7, 3.2 * len(systems)), layout="constrained")
+    axes = figure.subplots(len(systems), 2, squeeze=False)
+    for row, (name, sides) in zip(axes, systems.items(), strict=True):
+        for one, (side, matrix) in zip(row, sides.items(), strict=True):
+            image = one.imshow(matrix, vmin=0, vmax=1)
+            one.set(title=f"{name}, {side}", xlabel="offset", ylabel="offset")
+            one.set_xticks(range(len(labels)), labels)
+            one.set_yticks(range(len(labels)), labels)
+    figure.colorbar(image, ax=axes, label="cosine similarity")
+    save_figure(figure, path)

@@ -19,8 +19,10 @@ class RelposConfig:
     relpos_layers: choice("all", "first") = option(
         "all", "relpos: layers with relative positions", fixed=True
     )
-    relpos_terms: choice("keys", "keys+values") = option(
-        "keys+values", "relpos: what the vectors are added to", fixed=True
+    relpos_terms: choice("keys", "keys+values", "shared") = option(
+        "keys+values",
+        "relpos: what the vectors are added to; shared: keys and values have one table",
+        fixed=True,
     )
 
 
@@ -35,19 +37,22 @@ class RelativePositions(PositionEncoding):
         cfg, head_dim = self.cfg, self.side.dim // self.side.heads
         if cfg.relpos_layers == "first" and layer > 0:
             return DotProduct()
-        values = cfg.relpos_terms == "keys+values"
-        return RelativeAttention(head_dim, cfg.relpos_max_distance, values)
+        return RelativeAttention(head_dim, cfg.relpos_max_distance, cfg.relpos_terms)
 
 
 class RelativeAttention(DotProduct):
     """Attention with a vector of width D for each clipped distance, shared by all heads, added to
     keys (Eq. 4) and values (Eq. 3)."""
 
-    def __init__(self, head_dim: int, max_distance: int, values: bool = True) -> None:
+    def __init__(self, head_dim: int, max_distance: int, terms: str = "keys+values") -> None:
         super().__init__()
         self.max_distance = max_distance
         self.relative_keys = build_table(head_dim, max_distance)
-        self.relative_values = build_table(head_dim, max_distance) if values else None
+        self.relative_values = None
+        if terms == "shared":
+            self.relative_values = self.relative_keys
+        elif terms == "keys+values":
+            self.relative_values = build_table(head_dim, max_distance)
 
     def forward(
         self,

@@ -54,9 +54,11 @@ def test_similarity_of_hidden_states_equals_a_slow_rewrite():
 def test_shift_invariance_of_checkpoints(cape_checkpoint, data_bin, tmp_path):
     output = tmp_path / "shift.json"
     options = ["--sentences", "20", "--offsets", "0,50", "--json", str(output)]
+    options += ["--plot", str(tmp_path / "shift.png")]
     assert main(["shift-invariance", f"cape={cape_checkpoint}", *options]) == 0
     matrix = np.array(json.loads(output.read_text())["systems"]["cape"]["encoder"])
     assert matrix[0, 1] == matrix[1, 0] < 1
+    assert (tmp_path / "shift.png").stat().st_size > 5000
 
 
 def test_positions_of_encodings_and_checkpoints(cape_checkpoint, tmp_path):

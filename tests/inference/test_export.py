@@ -16,7 +16,7 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 
 SYSTEMS_OUT = (
     "sinpos", "cape", "shape", "abspos", "nopos", "rope", "rope-linear", "rope-ntk", "relpos",
-    "relpos-keys", "t5", "floater-additive", "sinpos-prenorm",
+    "relpos-keys", "relpos-shared", "t5", "floater-additive", "sinpos-prenorm",
 )  # fmt: skip
 OPTIONS = {
     "sinpos-prenorm": {

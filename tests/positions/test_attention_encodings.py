@@ -34,11 +34,11 @@ def attend_slowly(q, k, v, module, visible):
     return out
 
 
-@pytest.mark.parametrize("values", [True, False])
+@pytest.mark.parametrize("terms", ["keys+values", "keys", "shared"])
 @pytest.mark.parametrize("max_distance", [2, 20])
 @pytest.mark.parametrize("queries", [6, 1])
-def test_relative_attention_and_its_gradients(queries, max_distance, values):
-    module = RelativeAttention(4, max_distance, values).double()
+def test_relative_attention_and_its_gradients(queries, max_distance, terms):
+    module = RelativeAttention(4, max_distance, terms).double()
     q = random(2, 3, queries, 4, seed=1).requires_grad_()
     k, v = (random(2, 3, 6, 4, seed=s).requires_grad_() for s in (2, 3))
     padding = torch.tensor([[False] * 6, [True] * 2 + [False] * 4])
