@@ -101,9 +101,18 @@ def main(argv: list[str]) -> None:
     add("--max", type=int, default=250, help="maximum tokens (default: 250)")
     add("--sentences", type=int, metavar="N", help="sentences to join")
     add("--min-tokens", type=int, default=300, help="target tokens to reach (default: 300)")
-    add("--junction", choices=JUNCTIONS, default="comma", help="junction (default: comma, CAPE's)")
+    add(
+        "--junction",
+        choices=JUNCTIONS,
+        default="comma",
+        help="between joined sentences (default: comma, CAPE's)",
+    )
     add("--separator", default="<sep>", help="separator token (default: <sep>)")
-    add("--edges", default="80,100,120,140", help="edges of bins (default: 80,100,120,140)")
+    add(
+        "--edges",
+        default="80,100,120,140",
+        help="source lengths between bins (default: 80,100,120,140)",
+    )
     args = parser.parse_args(argv)
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)
     if args.mode == "length":

@@ -153,10 +153,10 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("bleu-by-length", "Measure BLEU by source length.", EXAMPLES)
     add_files(parser, "output of fairseq-generate of each system", several=False)
-    add_output(parser, "--plot", "figure of the scores")
+    add_output(parser, "--plot", "BLEU with its interval over the source length")
     add_output(parser, "--json", "all scores as JSON")
     parser.add_argument(
-        "--edges", default=SHAPE_EDGES, help=f"edges of the bins (default: {SHAPE_EDGES})"
+        "--edges", default=SHAPE_EDGES, help=f"source lengths between bins (default: {SHAPE_EDGES})"
     )
     parser.add_argument("--words", action="store_true", help="lengths in words, not tokens")
     parser.add_argument(

@@ -100,5 +100,8 @@ def read_runs(files: dict[str, list[Path]]) -> dict[str, list[list[Sentence]]]:
     for name, seeds in runs.items():
         for sentences in seeds:
             if [len(s.scores) for s in sentences] != [len(s.scores) for s in first]:
-                raise UserError(f"{name} scored other references than {next(iter(runs))}")
+                raise UserError(
+                    f"{name} scored other references than {next(iter(runs))}; generate both from "
+                    "the same data and subset"
+                )
     return runs

@@ -95,8 +95,8 @@ def plot(matrices: dict[str, np.ndarray], path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("plot-positions", "Plot position vectors.", EXAMPLES)
-    add_output(parser, "--plot", "file for the figure")
-    add_output(parser, "--json", "file for the vectors")
+    add_output(parser, "--plot", "vectors, distances and dot products of the positions")
+    add_output(parser, "--json", "position vectors as JSON")
     parser.add_argument(
         "systems",
         nargs="+",
@@ -104,8 +104,12 @@ def main(argv: list[str]) -> None:
         help="an encoding with default options, or a checkpoint",
     )
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
-    parser.add_argument("--positions", type=int, default=100, help="positions (default: 100)")
-    parser.add_argument("--side", choices=("encoder", "decoder"), default="encoder", help="side")
+    parser.add_argument(
+        "--positions", type=int, default=100, help="first N positions (default: 100)"
+    )
+    parser.add_argument(
+        "--side", choices=("encoder", "decoder"), default="encoder", help="default: encoder"
+    )
     parser.add_argument("--layer", type=int, default=0, help="layer, from 0 (default: 0)")
     parser.add_argument("--dim", type=int, default=128, help="width without checkpoint (128)")
     args = parser.parse_args(argv)

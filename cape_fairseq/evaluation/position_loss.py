@@ -140,7 +140,7 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("position-loss", "Measure the loss of each target position.", EXAMPLES)
     add_files(parser, "outputs of fairseq-generate --score-reference, one for each seed")
-    add_output(parser, "--plot", "figure of the curves")
+    add_output(parser, "--plot", "loss over the target position, a curve for each system")
     add_output(parser, "--json", "all curves as JSON")
     parser.add_argument("--bin-size", type=int, default=25, help="positions per bin (default: 25)")
     parser.add_argument("--window", type=int, default=15, help="positions smoothed (default: 15)")

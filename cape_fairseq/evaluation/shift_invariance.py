@@ -102,8 +102,10 @@ def main(argv: list[str]) -> None:
     add_output(parser, "--json", "results as JSON")
     add_output(parser, "--plot", "similarities between all offsets (SHAPE, Figure 2)")
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
-    parser.add_argument("--subset", default="valid", help="split (default: valid)")
-    parser.add_argument("--sentences", type=int, default=100, help="sentences (default: 100)")
+    parser.add_argument("--subset", default="valid", help="split of the data (default: valid)")
+    parser.add_argument(
+        "--sentences", type=int, default=100, help="first N sentences of the split (default: 100)"
+    )
     parser.add_argument(
         "--offsets",
         default="0,100,250,500",

@@ -112,7 +112,7 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("token-wins", "Compare the predictions of two systems.", EXAMPLES)
     add_files(parser, "output of fairseq-generate --score-reference of two systems", several=False)
-    add_output(parser, "--plot", "figure of the heat maps")
+    add_output(parser, "--plot", "shares by position and length, as heat maps")
     add_output(parser, "--json", "results as JSON")
     parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt, for token frequencies")
     args = parser.parse_args(argv)

@@ -211,12 +211,19 @@ def main(argv: list[str]) -> None:
     parser = build_parser("export", DESCRIPTION, EXAMPLES)
     parser.add_argument("checkpoint", type=Path, help="checkpoint of this plugin")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
-    parser.add_argument("--data", type=Path, help="folder with dict.*.txt")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with dict.*.txt (default: beside the checkpoint, else the training's)",
+    )
     parser.add_argument(
         "--max-positions", type=int, default=1024, help="tokens of the longest text (default: 1024)"
     )
     parser.add_argument(
-        "--quantization", choices=QUANTIZATIONS, default="float32", help="of the weights"
+        "--quantization",
+        choices=QUANTIZATIONS,
+        default="float32",
+        help="of the weights (default: float32)",
     )
     args = parser.parse_args(argv)
     if args.output.exists():

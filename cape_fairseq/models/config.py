@@ -31,8 +31,8 @@ SOURCE_SCALE_HELP = (
     "training data (default: auto for cape and rope_cross, else 1)"
 )
 RESIDUAL_HELP = (
-    "admin: weigh the residuals of a post-norm model by a profile of training sentences "
-    "(checkpoints of it have admin-profiled)"
+    "admin: weigh the residuals of a post-norm model by a profile of training sentences (default: "
+    "default, fairseq's; admin-profiled is set in checkpoints, and is not to be given)"
 )
 
 # fairseq's, and swish, which its option lacks.
@@ -198,7 +198,8 @@ def validate_options(args: Any) -> None:
             adaptive is None, "adaptive_softmax_cutoff", adaptive, "left out with --output-bias"
         )
     for name, reason in UNSUPPORTED.items():
-        require(not getattr(args, name, None), name, "set", f"left out: {reason}")
+        if getattr(args, name, None):
+            raise ValueError(f"{format_flag(name)} is not supported: {reason}")
     if args.residual_init != "default":
         for name in ("encoder_normalize_before", "decoder_normalize_before"):
             require(not getattr(args, name), name, "set", "left out with --residual-init admin")

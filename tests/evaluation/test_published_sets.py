@@ -1,4 +1,4 @@
-"""The functions of docs/evaluation.md that convert published contrastive sets."""
+"""The functions of docs/tools.md that convert published contrastive sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import ROOT
 @pytest.fixture(scope="module")
 def convert():
     """The functions of the page, without the call at its end."""
-    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
     code = next(c for c in re.findall(r"```python\n(.*?)```", page, re.S) if "def voita" in c)
     names: dict = {}
     exec(code[: code.rindex("\n\nwrite(")], names)
