@@ -105,14 +105,10 @@ def main(argv: list[str]) -> None:
         "--junction",
         choices=JUNCTIONS,
         default="comma",
-        help="between joined sentences (default: comma, CAPE's)",
+        help="between sentences (default: comma, CAPE's)",
     )
     add("--separator", default="<sep>", help="separator token (default: <sep>)")
-    add(
-        "--edges",
-        default="80,100,120,140",
-        help="source lengths between bins (default: 80,100,120,140)",
-    )
+    add("--edges", default="80,100,120,140", help="lengths between bins (default: 80,100,120,140)")
     args = parser.parse_args(argv)
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)
     if args.mode == "length":

@@ -104,7 +104,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split of the data (default: valid)")
     parser.add_argument(
-        "--sentences", type=int, default=100, help="first N sentences of the split (default: 100)"
+        "--sentences", type=int, default=100, help="first N sentences (default: 100)"
     )
     parser.add_argument(
         "--offsets",
