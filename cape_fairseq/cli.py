@@ -124,6 +124,9 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except BrokenPipeError:  # | head
         sys.stderr.close()
+    except OSError as error:  # files and folders
+        print(f"cape-fairseq {name}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

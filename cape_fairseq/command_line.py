@@ -4,6 +4,7 @@ import argparse
 import gzip
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,18 @@ def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that gets its name when it is complete; otherwise it is removed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(path: Path | None, data: dict[str, Any]) -> None:

@@ -94,6 +94,16 @@ tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok; Sente
     mv "$file.part" "$file"
 }
 
+keep_settings() {  # keep_settings NAME=VALUE...: stop if OUT was made with other values
+    local file=$OUT/settings
+    if [ -n "$DRY_RUN" ]; then return; fi
+    mkdir -p "$OUT"
+    if [ -e "$file" ] && [ "$(cat "$file")" != "$(printf '%s\n' "$@")" ]; then
+        stop "$OUT was made with $(paste -sd' ' "$file"); give another OUT, or the same settings"
+    fi
+    printf '%s\n' "$@" > "$file"
+}
+
 find_codes() {  # the file of the subword segmentation
     if [ "$BPE" = sentencepiece ]; then echo "$OUT/sentencepiece.model"; else echo "$OUT/bpecodes"; fi
 }

@@ -25,16 +25,44 @@ case $WAY in
 esac
 read_options "$@"
 IMPORTED=$OUT/imported DATA=$OUT/data-bin SAVE=$OUT/$WAY-$ENCODING
+for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
+if [ "$WAY" = ctranslate2 ]; then
+    case $ENCODING in
+        rope | relpos | t5 | sinpos | abspos | nopos | cape | shape) ;;
+        *) stop "CTranslate2 has no $ENCODING; give another ENCODING, or WAY=documents" ;;
+    esac
+    python -c 'import ctranslate2' 2>/dev/null || stop "CTranslate2 is not installed; pip install ctranslate2"
+fi
+keep_settings "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT"
 
 # 1. The model as it is.
 run mkdir -p "$OUT/tok" "$OUT/bpe"
 [ -e "$IMPORTED" ] || run cape-fairseq import "$MODEL" "$IMPORTED" --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT"
 
+separate_documents() {  # the test set, with an empty line between documents if TEXT names them
+    if [ -e "$TEXT/test.documents" ]; then
+        paste -d '\n' "$TEXT/test.documents" "$TEXT/test.$SRC" | awk 'NR % 2 { if (NR > 1 && $0 != name) print ""; name = $0; next } 1'
+    else
+        cat "$TEXT/test.$SRC"
+    fi
+}
+
+join_documents() {  # without these empty lines
+    if [ -e "$TEXT/test.documents" ]; then
+        awk 'NR == FNR { if (FNR > 1 && $0 != name) first[FNR] = 1; name = $0; next }
+            { line++; if (line in first) { delete first[line]; line--; next } print }' "$TEXT/test.documents" -
+    else
+        cat
+    fi
+}
+
 translate() {  # translate CHECKPOINT OUTPUT: the test set, a sentence a line
     if [ -n "$DRY_RUN" ]; then
         echo "cape-fairseq translate ${1@Q} --no-split < ${TEXT@Q}/test.$SRC > ${2@Q}"
-    else
-        write "$2" cape-fairseq translate "$1" --no-split < "$TEXT/test.$SRC"
+    elif [ ! -e "$2" ]; then
+        separate_documents | cape-fairseq translate "$1" --no-split | join_documents > "$2.part"
+        same_lines "$TEXT/test.$TGT" "$2.part"
+        mv "$2.part" "$2"
     fi
     run sacrebleu "$TEXT/test.$TGT" -i "$2" -l "$SRC-$TGT" -m bleu chrf
 }
@@ -51,7 +79,6 @@ segment_side() {  # segment_side SPLIT SIDE LANG NAME: TEXT/SPLIT.LANG in OUT/bp
     write "$OUT/bpe/$1.$4" sed "s/^/${code:+$code }/" "$OUT/tok/$1.pieces.$4"
 }
 for split in train valid; do
-    same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"
     segment_side "$split" source "$SRC" "$MODEL_SRC"
     segment_side "$split" target "$TGT" "$MODEL_TGT"
 done
@@ -66,9 +93,11 @@ if [ ! -e "$DATA/done" ]; then
 fi
 
 # 3. Fine-tuning: all parameters but those of positions are the model's.
-read -r -a SHAPE <<< "$(cat "$IMPORTED/options.txt" 2>/dev/null || true)"
+IMPORTED_OPTIONS=()
+if [ -e "$IMPORTED/options.txt" ]; then read -r -a IMPORTED_OPTIONS < "$IMPORTED/options.txt"; fi
+[ -z "$DRY_RUN" ] || echo "# and the options in ${IMPORTED@Q}/options.txt:"
 run mkdir -p "$SAVE"
-[ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "${ENCODING}_transformer" "${SHAPE[@]}" \
+[ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "${ENCODING}_transformer" "${IMPORTED_OPTIONS[@]}" \
     --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT" --finetune-from-model "$IMPORTED/model.pt" "${DOCUMENTS[@]}" --seed "$SEED" --dropout 0.1 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$((UPDATES / 10 + 1))" --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
@@ -79,9 +108,7 @@ for file in "dict.$MODEL_SRC.txt" "dict.$MODEL_TGT.txt" prefixes.json source.spm
 done
 
 # 4. The fine-tuned model, and its export.
-if [ "$WAY" = documents ]; then
-    translate "$SAVE/checkpoint_best.pt" "$SAVE/test.$TGT"
-    exit
-fi
 translate "$SAVE/checkpoint_best.pt" "$SAVE/test.$TGT"
-[ -e "$SAVE/ct2" ] || run cape-fairseq export "$SAVE/checkpoint_best.pt" --output "$SAVE/ct2" --max-positions 4096
+if [ "$WAY" = ctranslate2 ] && [ ! -e "$SAVE/ct2" ]; then
+    run cape-fairseq export "$SAVE/checkpoint_best.pt" --output "$SAVE/ct2" --max-positions 4096
+fi

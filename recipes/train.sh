@@ -25,6 +25,7 @@ read_options "$@"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
+keep_settings "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
 prepare_text "$MERGES"
 
 # 2. Training; it resumes from checkpoint_last.pt.

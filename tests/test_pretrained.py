@@ -53,9 +53,8 @@ def trained(tmp_path_factory):
     text, folder = root / "text", root / "model"
     folder.mkdir()
     assert main(["synthetic-corpus", str(text)]) == 0
-    for lang in ("en", "de"):
-        (text / f"test.{lang}").write_text("\n".join(read(text / f"test.{lang}")[:100]) + "\n")
-    (text / "test.documents").unlink()
+    for name in ("en", "de", "documents"):
+        (text / f"test.{name}").write_text("\n".join(read(text / f"test.{name}")[:100]) + "\n")
     processors, vocabulary = {}, {"</s>": 0, "<unk>": 1}
     for side, lang in (("source", "en"), ("target", "de")):
         sentencepiece.SentencePieceTrainer.train(

@@ -7,6 +7,7 @@ NO_SPACES = {"zh", "ja", "th", "lo", "km", "my", "bo"}
 # Codes of three letters (ISO 639-2 and 639-3) and of two letters (ISO 639-1).
 CODE_PAIRS = """
 afr:af amh:am ara:ar arb:ar asm:as ben:bn bul:bg cat:ca ces:cs cze:cs cmn:zh chi:zh zho:zh
+yue:zh lzh:zh bod:bo
 dan:da deu:de ger:de dut:nl nld:nl ell:el gre:el eng:en est:et fas:fa pes:fa per:fa fin:fi
 fra:fr fre:fr glg:gl guj:gu heb:he hin:hi hrv:hr hun:hu hye:hy ind:id isl:is ita:it jpn:ja
 kan:kn kaz:kk khm:km kor:ko lao:lo lav:lv lit:lt mal:ml mar:mr mkd:mk mya:my nob:no nor:no

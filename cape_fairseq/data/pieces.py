@@ -19,20 +19,33 @@ def learn(model: Path, size: int, files: Iterable[str]) -> None:
     Raises:
         UserError: the text has too few characters or pieces for it.
     """
-    prefix = str(model.with_suffix(""))
+    prefix = model.with_suffix("")
     try:
         sentencepiece.SentencePieceTrainer.train(
-            input=list(files), model_prefix=prefix, vocab_size=size, minloglevel=2
+            input=list(files), model_prefix=str(prefix), vocab_size=size, minloglevel=2
         )
-    except RuntimeError as error:
-        raise UserError(f"SentencePiece cannot be trained: {error}") from None
+    except (OSError, RuntimeError) as error:
+        reason = str(error).rpartition("] ")[2]
+        raise UserError(f"SentencePiece cannot learn {size} pieces (MERGES): {reason}") from None
+    prefix.with_suffix(".vocab").unlink(missing_ok=True)
 
 
-def apply(model: Path, lines: Iterable[str]) -> Iterator[str]:
-    """Yield the pieces of each line, separated by spaces."""
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    for line in lines:
-        yield " ".join(processor.encode(line.rstrip("\n"), out_type=str))
+def apply(model: Path, lines: Iterable[bytes]) -> Iterator[str]:
+    """Yield the pieces of each line, separated by spaces.
+
+    Raises:
+        UserError: there is no such model, or a line is not UTF-8.
+    """
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    except (OSError, RuntimeError):
+        raise UserError(f"{model} is not a model of SentencePiece") from None
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode("utf-8").rstrip("\n")
+        except UnicodeDecodeError:
+            raise UserError(f"line {number} is not UTF-8; convert the text first") from None
+        yield " ".join(processor.encode(text, out_type=str))
 
 
 def main(argv: list[str]) -> int:
@@ -42,7 +55,7 @@ def main(argv: list[str]) -> int:
         if command == "learn":
             learn(Path(model), int(arguments[0]), arguments[1:])
         else:
-            for line in apply(Path(model), sys.stdin):
+            for line in apply(Path(model), sys.stdin.buffer):
                 print(line)
     except UserError as error:
         print(error, file=sys.stderr)

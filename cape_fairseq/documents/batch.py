@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ class EncodedDocuments:
         counts: number of sentences, int64 [B].
         prefixes: of each document, the first tokens of its first sentences; or empty.
         constraints: of fairseq's constrained search, one row a document, or None.
+        sentence_prefix: first tokens of every sentence that has no prefix of its own.
     """
 
     def __init__(
@@ -32,7 +34,9 @@ class EncodedDocuments:
         counts: Tensor,
         prefixes: list[list[list[int]]],
         constraints: Tensor | None = None,
+        sentence_prefix: Sequence[int] = (),
     ) -> None:
+        self.sentence_prefix = list(sentence_prefix)
         self.encoder_outs, self.counts = encoder_outs, counts
         self.prefixes, self.constraints = prefixes, constraints
         given = sample.get("id")
@@ -89,7 +93,8 @@ class EncodedDocuments:
         found = []
         for row, sentence in zip(rows.tolist(), sentences.tolist(), strict=True):
             prefixes = self.prefixes[row] if self.prefixes else []
-            found.append(prefixes[sentence] if sentence < len(prefixes) else [])
+            own = prefixes[sentence] if sentence < len(prefixes) else []
+            found.append(own or self.sentence_prefix)
         if not any(found):
             return None
         if limits is not None:

@@ -9,6 +9,7 @@ all sentences of all documents are searched side by side.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -77,6 +78,7 @@ class DocumentGenerator(SequenceGenerator):
 
     Args:
         max_tokens: source tokens of sentences that are searched side by side.
+        sentence_prefix: tokens that every translated sentence begins with.
     """
 
     def __init__(
@@ -84,11 +86,13 @@ class DocumentGenerator(SequenceGenerator):
         models: list[nn.Module],
         dictionary: Dictionary,
         max_tokens: int | None = None,
+        sentence_prefix: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(DocumentEnsemble(models, dictionary), dictionary, **kwargs)
         self.max_tokens = max_tokens or DEFAULT_MAX_TOKENS
         self.separator = dictionary.bos()
+        self.sentence_prefix = sentence_prefix
 
     @property
     def models(self) -> list[nn.Module]:
@@ -116,7 +120,9 @@ class DocumentGenerator(SequenceGenerator):
         if constraints is not None and int(counts.max()) > 1:
             raise ValueError("constraints need sources of one sentence each; split the documents")
         prefixes = self.cut_prefixes(prefix_tokens)
-        documents = EncodedDocuments(encoder_outs, sample, counts, prefixes, constraints)
+        documents = EncodedDocuments(
+            encoder_outs, sample, counts, prefixes, constraints, self.sentence_prefix
+        )
         try:
             if any(model.decoder.window.before > 0 for model in self.models):
                 found = self.search_in_order(documents, **kwargs)

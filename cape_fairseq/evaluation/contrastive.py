@@ -124,6 +124,7 @@ def main(argv: list[str]) -> None:
     add("--target", type=Path, required=True, metavar="FILE", help="right and wrong translations")
     add("--data", type=Path, help="folder with dict.*.txt (default: as cape-fairseq translate)")
     add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
+    add("--sentencepiece", type=Path, nargs="+", default=[], metavar="FILE", help="its models")
     add("--tokenizer", help="space for tokenized text (default: as cape-fairseq translate)")
     add("--context", type=int, help="earlier sentences given to the model (default: all it sees)")
     add("--wrong-context", action="store_true", help="replace them by another item's, as a control")
@@ -131,7 +132,9 @@ def main(argv: list[str]) -> None:
     add_output(parser, "--json", "shares as JSON")
     args = parser.parse_args(argv)
     items = read_items(args.source, args.target)
-    translator = Translator(args.checkpoint, args.data, args.bpe_codes, args.tokenizer)
+    translator = Translator(
+        args.checkpoint, args.data, args.bpe_codes, args.tokenizer, sentencepiece=args.sentencepiece
+    )
     items = borrow_context(items) if args.wrong_context else items
     result = measure(translator, items, args.context, args.normalize)
     print(

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from cape_fairseq.command_line import UserError, build_parser
+from cape_fairseq.command_line import UserError, build_parser, write_folder
 from cape_fairseq.inference.checkpoints import load_model
-from cape_fairseq.inference.segmentation import read_prefixes
+from cape_fairseq.inference.segmentation import index_prefix, read_prefixes
 from cape_fairseq.modules.kernels import DotProduct
 
 EXAMPLES = """
@@ -34,6 +34,7 @@ def check_exportable(model: nn.Module, path: Path) -> None:
     if model.encoder.window is not None:
         raise UserError(f"{path}: CTranslate2 cannot run models with --sentence-context")
     cfg = model.cfg
+    check_parts(model, path)
     if cfg.residual_init != "default" or cfg.adaptive_softmax_cutoff:
         raise UserError(f"{path}: CTranslate2 has neither ADMIN nor an adaptive softmax")
     if cfg.activation_fn not in find_activations():
@@ -49,6 +50,23 @@ def check_exportable(model: nn.Module, path: Path) -> None:
             f"{path}: CTranslate2 has no {encoding.name} as this model has it; it has positions "
             "added to the input, rope, relpos and t5"
         )
+
+
+def check_parts(model: nn.Module, path: Path) -> None:
+    """Raise UserError for options of the model that CTranslate2 lacks."""
+    cfg, encoding = model.cfg, model.encoder.positions
+    moves_positions = encoding.name in IN_ATTENTION and float(model.encoder.source_scale) != 1
+    reasons = {
+        "--position-augmentation randpos": cfg.position_augmentation != "none",
+        "a --source-scale other than 1 with this encoding": moves_positions,
+        "quantization noise": cfg.quant_noise.pq > 0,
+        "projections to another width": cfg.decoder.input_dim != cfg.decoder.embed_dim
+        or cfg.decoder.output_dim != cfg.decoder.embed_dim,
+        "--no-cross-attention": cfg.no_cross_attention,
+    }
+    for reason, is_set in reasons.items():
+        if is_set:
+            raise UserError(f"{path}: CTranslate2 has no {reason}")
 
 
 def find_activations() -> dict[str, Any]:
@@ -111,7 +129,6 @@ def build_spec(model: nn.Module, length: int) -> Any:
             len(model.decoder.layers),
             heads,
             no_final_norm=model.decoder.layer_norm is None,
-            project_in_out=model.decoder.project_in_dim is not None,
             **options,
         ),
     )
@@ -156,9 +173,6 @@ def fill_side(spec: Any, side: nn.Module, length: int) -> None:
         fill_positions(layer_spec.self_attention, layer.self_attn, side.positions)
     if not is_encoder:
         converter.set_linear(spec.projection, side.output_projection)
-        for name in ("project_in", "project_out"):
-            if getattr(side, f"{name}_dim") is not None:
-                converter.set_linear(getattr(spec, name), getattr(side, f"{name}_dim"))
 
 
 def fill_positions(spec: Any, attention: nn.Module, encoding: nn.Module) -> None:
@@ -192,7 +206,7 @@ def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantizat
     spec.config.add_source_eos = True
     if prefix:
         spec.config.bos_token, spec.config.add_source_bos = prefix[0], True
-    SpecConverter().convert(str(output), quantization=quantization)
+    SpecConverter().convert(str(output), quantization=quantization, force=True)
 
 
 def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
@@ -226,6 +240,8 @@ def main(argv: list[str]) -> None:
         help="of the weights (default: float32)",
     )
     args = parser.parse_args(argv)
+    if args.max_positions < 2:
+        raise UserError(f"--max-positions is {args.max_positions}, but it must be at least 2")
     if args.output.exists():
         raise UserError(f"{args.output} exists already; choose another folder")
     model, task = load_model(args.checkpoint, args.data)
@@ -233,6 +249,8 @@ def main(argv: list[str]) -> None:
     limits = [side.positions.max_length for side in (model.encoder, model.decoder)]
     length = min([args.max_positions, *(limit for limit in limits if limit)])
     source_prefix, target_prefix = read_prefixes(args.checkpoint)
+    index_prefix(task.source_dictionary, source_prefix)
+    index_prefix(task.target_dictionary, target_prefix)
     if model.encoder.bos is not None:
         source_prefix = ["<s>", *source_prefix]
     if len(source_prefix) > 1:
@@ -240,8 +258,9 @@ def main(argv: list[str]) -> None:
             f"{args.checkpoint}: CTranslate2 puts one token before the source, and the model has "
             f"{' and '.join(source_prefix)}"
         )
-    write_model(build_spec(model, length), task, source_prefix, args.output, args.quantization)
-    for name in SEGMENTATION_FILES:
-        if (args.checkpoint.parent / name).is_file():
-            shutil.copy(args.checkpoint.parent / name, args.output)
+    with write_folder(args.output) as folder:
+        write_model(build_spec(model, length), task, source_prefix, folder, args.quantization)
+        for name in SEGMENTATION_FILES:
+            if (args.checkpoint.parent / name).is_file():
+                shutil.copy(args.checkpoint.parent / name, folder)
     print(describe_use(args.output, length, target_prefix))

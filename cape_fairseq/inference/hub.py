@@ -1,8 +1,10 @@
 """fairseq's hub interface with the search of documents."""
 
+from argparse import Namespace
 from pathlib import Path
 
 from fairseq import hub_utils
+from fairseq.data import encoders
 
 from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
@@ -35,4 +37,7 @@ def load_hub(
     )
     dictionaries = loaded["task"].source_dictionary, loaded["task"].target_dictionary
     task = StackedTranslationTask(config, *dictionaries)
-    return hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
+    hub = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
+    if segmentation:  # fairseq prefers files of its own names beside the checkpoint
+        hub.bpe = encoders.build_bpe(Namespace(**segmentation))
+    return hub

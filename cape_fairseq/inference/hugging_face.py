@@ -1,6 +1,7 @@
 """Folders of Hugging Face's translation models: configuration, parameters and vocabulary."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,12 @@ class Vocabulary(NamedTuple):
         for code in candidates:
             if code in self.words:
                 return code
-        raise UserError(f"the vocabulary has no language {candidates[0]}")
+        marks = ("__", ">>")
+        similar = [w for w in self.words if w.startswith(marks) or re.fullmatch(r"\w+_[A-Z]\w+", w)]
+        raise UserError(
+            f"the vocabulary has no language {candidates[0]}; give --source-lang and --target-lang "
+            f"as the model names them, such as {', '.join(similar[:5]) or 'its documentation says'}"
+        )
 
 
 def read_json(path: Path) -> Any:
@@ -44,6 +50,8 @@ def read_json(path: Path) -> Any:
 def read_config(folder: Path) -> dict[str, Any]:
     """Read the configuration of a model, or raise UserError."""
     config = read_json(folder / "config.json")
+    if not isinstance(config, dict):
+        raise UserError(f"{folder / 'config.json'} is not the configuration of a model")
     kind = config.get("model_type")
     if kind not in SUPPORTED:
         raise UserError(
@@ -81,12 +89,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return load_file(path)
 
 
-def read_vocabulary(folder: Path, name: str, rows: int) -> Vocabulary:
+def read_vocabulary(folder: Path, name: str, size: int) -> Vocabulary:
     """Read ``vocab.json`` or another file of pieces and indices. Without one, as in NLLB, the
     indices are those of the SentencePiece model + 1. Codes of languages follow.
 
     Raises:
-        UserError: the vocabulary does not fit the number of ``rows``.
+        UserError: the vocabulary does not fit a model of ``size`` words.
     """
     path = folder / name
     if path.is_file() or not (folder / "sentencepiece.bpe.model").is_file():
@@ -94,18 +102,21 @@ def read_vocabulary(folder: Path, name: str, rows: int) -> Vocabulary:
     else:
         path = folder / "sentencepiece.bpe.model"
         indices = read_pieces(path)
-    indices |= read_codes(folder, max(indices.values()) + 1)
-    if max(indices.values()) >= rows or len(set(indices.values())) < len(indices):
+    has_indices = isinstance(indices, dict) and all(type(i) is int for i in indices.values())
+    if not indices or not has_indices:
+        raise UserError(f"{path} is no vocabulary: words and their indices")
+    indices = add_codes(indices, folder)
+    if max(indices.values()) >= size or len(set(indices.values())) < len(indices):
         raise UserError(
             f"{path} does not fit the model: it has indices up to {max(indices.values())}, and the "
-            f"model {rows} words"
+            f"model {size} words"
         )
     missing = [word for word in SPECIAL[1:] if word not in indices]
     if missing:
         raise UserError(f"{path} has no {missing[0]}")
     indices.setdefault("<s>", indices["</s>"])
     used = set(indices.values())
-    indices |= {f"madeupword{i:04}": i for i in range(rows) if i not in used}
+    indices |= {f"madeupword{i:04}": i for i in range(size) if i not in used}
     others = sorted(indices.keys() - set(SPECIAL), key=lambda word: indices[word])
     words = [*SPECIAL, *others]
     return Vocabulary(words, [indices[word] for word in words])
@@ -120,17 +131,24 @@ def read_pieces(path: Path) -> dict[str, int]:
     return {word: index for index, word in enumerate((*SPECIAL, *pieces))}
 
 
-def read_codes(folder: Path, first: int) -> dict[str, int]:
-    """Read the tokens that the tokenizer adds to its pieces: with indices, or in their order."""
-    path = folder / "tokenizer.json"
-    if path.is_file():
-        return {token["content"]: token["id"] for token in read_json(path)["added_tokens"]}
-    path = folder / "tokenizer_config.json"
-    config = read_json(path) if path.is_file() else {}
-    if "added_tokens_decoder" in config:
-        added = config["added_tokens_decoder"]
-        return {token["content"]: int(index) for index, token in added.items()}
-    path = folder / "special_tokens_map.json"
-    config |= read_json(path) if path.is_file() else {}
-    codes = config.get("additional_special_tokens") or []
-    return {code: index for index, code in enumerate(codes, first)}
+def add_codes(indices: dict[str, int], folder: Path) -> dict[str, int]:
+    """Add the words that only the tokenizer's files have, codes of languages: with their indices,
+    or in their order behind the others."""
+    config = read_optional(folder / "tokenizer_config.json")
+    tokens = read_optional(folder / "tokenizer.json").get("added_tokens")
+    added = config.get("added_tokens_decoder")
+    if tokens is not None:
+        codes = {token["content"]: token["id"] for token in tokens}
+    elif added is not None:
+        codes = {token["content"]: int(index) for index, token in added.items()}
+    else:
+        config |= read_optional(folder / "special_tokens_map.json")
+        listed = config.get("additional_special_tokens") or []
+        new = [code for code in listed if isinstance(code, str) and code not in indices]
+        codes = {code: index for index, code in enumerate(new, max(indices.values()) + 1)}
+    return {**codes, **indices}
+
+
+def read_optional(path: Path) -> dict[str, Any]:
+    """Read a JSON file, or return an empty dictionary if there is none."""
+    return read_json(path) if path.is_file() else {}

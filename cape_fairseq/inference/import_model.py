@@ -13,12 +13,13 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 import cape_fairseq.models  # noqa: F401  (registers the architecture)
-from cape_fairseq.command_line import UserError, build_parser
+from cape_fairseq.command_line import UserError, build_parser, write_folder
+from cape_fairseq.inference import segmentation
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import (
     Vocabulary,
     read_config,
-    read_json,
+    read_optional,
     read_parameters,
     read_vocabulary,
 )
@@ -36,12 +37,28 @@ DESCRIPTION = (
     "options of fairseq-train to fine-tune with."
 )
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+# What configuration, vocabulary and parameters raise that do not fit together.
+MISMATCHES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 NO_SCORE = -100.0  # of <s>, which Marian lacks: its probability is zero in float32
 TOKENIZER_FILES = {
     "source.spm": "source.spm",
     "target.spm": "target.spm",
     "sentencepiece.bpe.model": "sentencepiece.model",
 }
+
+
+def find_eos(config: dict[str, Any]) -> int:
+    """Return the index of EOS; M2M-100's is 2."""
+    eos = config.get("eos_token_id", 2)
+    return eos[0] if isinstance(eos, list) else eos
+
+
+def find_start(config: dict[str, Any]) -> int:
+    """Return the index of the token that decoding starts with: Marian's is its padding."""
+    start = config.get("decoder_start_token_id")
+    if start is not None:
+        return start
+    return config["pad_token_id"] if config["model_type"] == "marian" else find_eos(config)
 
 
 def choose_options(config: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +90,8 @@ def choose_options(config: dict[str, Any]) -> dict[str, Any]:
     # Marian decodes from another token than EOS, whose embedding becomes that of the decoder's EOS.
     shares = config.get("share_encoder_decoder_embeddings", True)
     ties = config.get("tie_word_embeddings", True)
-    options["share_all_embeddings"] = shares and ties and not is_marian
+    starts_with_eos = find_start(config) == find_eos(config)
+    options["share_all_embeddings"] = shares and ties and starts_with_eos and not is_marian
     return options
 
 
@@ -100,8 +118,7 @@ def convert_parameters(
         "decoder.output_projection.weight": output[target.rows],
     }
     eos = Dictionary().eos()
-    start = config.get("decoder_start_token_id", config.get("eos_token_id"))
-    converted["decoder.embed_tokens.weight"][eos] = decoder[start]
+    converted["decoder.embed_tokens.weight"][eos] = decoder[find_start(config)]
     if config["model_type"] == "marian":
         bias = state.get("final_logits_bias", torch.zeros(len(output))).flatten()[target.rows]
         bias[Dictionary().bos()] = NO_SCORE
@@ -119,12 +136,15 @@ def build_dictionary(words: list[str], path: Path) -> Dictionary:
     dictionary = Dictionary()
     for word in words[len(dictionary) :]:
         dictionary.add_symbol(word)
-    dictionary.save(str(path))
-    loaded = Dictionary.load(str(path))
-    if loaded.symbols != words:
-        wrong = next((w for w, x in zip(words, loaded.symbols, strict=False) if w != x), words[-1])
-        raise UserError(f"the piece {wrong!r} cannot be stored in a dictionary of fairseq")
-    return loaded
+    try:
+        dictionary.save(str(path))
+        stored = Dictionary.load(str(path))
+    except (ValueError, RuntimeError):  # line breaks, half of a character
+        stored = None
+    if stored is None or stored.symbols != words:
+        odd = [w for w in words if w.splitlines() != [w] or not w.isprintable()]
+        raise UserError(f"a dictionary of fairseq cannot store the pieces; look at {odd[:3]}")
+    return stored
 
 
 def choose_languages(
@@ -135,14 +155,13 @@ def choose_languages(
     Raises:
         UserError: they are unknown, or the model has none of that name.
     """
-    path = folder / "tokenizer_config.json"
-    tokenizer = read_json(path) if path.is_file() else {}
+    tokenizer = read_optional(folder / "tokenizer_config.json")
     source = args.source_lang or tokenizer.get("source_lang")
     target = args.target_lang or tokenizer.get("target_lang")
     if not (source and target):
         raise UserError(f"{folder} does not name its languages; give --source-lang, --target-lang")
     if kind == "m2m_100":
-        codes = [vocabulary.find_code(name, f"__{name}__") for name in (source, target)]
+        codes = [vocabulary.find_code(f"__{name}__", name) for name in (source, target)]
         return source, target, {"source": codes[:1], "target": codes[1:]}
     has_codes = any(word.startswith(">>") and word.endswith("<<") for word in vocabulary.words)
     return (
@@ -163,11 +182,11 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
     """Write the checkpoint of a model and what belongs to it into ``output``."""
     config = read_config(folder)
     options = choose_options(config)
-    rows = config["vocab_size"]
-    source = target = read_vocabulary(folder, "vocab.json", rows)
+    files = check_tokenizer(folder, config["model_type"])
+    source = target = read_vocabulary(folder, "vocab.json", config["vocab_size"])
     if (folder / "target_vocab.json").is_file():
-        rows = config.get("decoder_vocab_size") or rows
-        target = read_vocabulary(folder, "target_vocab.json", rows)
+        size = config.get("decoder_vocab_size") or config["vocab_size"]
+        target = read_vocabulary(folder, "target_vocab.json", size)
     *languages, prefixes = choose_languages(folder, args, source, config["model_type"])
     state = convert_parameters(read_parameters(folder), config, source, target)
     dictionaries = [
@@ -175,22 +194,27 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
         for vocabulary, language in zip((source, target), languages, strict=True)
     ]
     arguments = Namespace(arch="sinpos_transformer", **options)
-    task = TranslationTask(TranslationConfig(), *dictionaries)
-    model = build_model(arguments, task)
+    model = build_model(arguments, TranslationTask(TranslationConfig(), *dictionaries))
     # Without a version fairseq takes a checkpoint for an old one, without a final layer norm.
     state |= {name: model.state_dict()[name] for name in ("encoder.version", "decoder.version")}
-    try:
-        model.load_state_dict(state, strict=True)
-    except (RuntimeError, ValueError) as error:
-        raise UserError(f"the parameters do not fit config.json: {error}") from None
+    model.load_state_dict(state, strict=True)
     names = dict(zip(("source_lang", "target_lang"), languages, strict=True))
     arguments = Namespace(**vars(arguments), data="", task="translation", **names)
     torch.save(build_checkpoint(arguments, model.state_dict()), output / "model.pt")
     (output / PREFIXES).write_text(json.dumps(prefixes) + "\n", encoding="utf-8")
     (output / "options.txt").write_text(format_options(options) + "\n", encoding="utf-8")
-    for name, new_name in TOKENIZER_FILES.items():
-        if (folder / name).is_file():
-            shutil.copy(folder / name, output / new_name)
+    for name, new_name in files.items():
+        shutil.copy(folder / name, output / new_name)
+
+
+def check_tokenizer(folder: Path, kind: str) -> dict[str, str]:
+    """Return the names of the SentencePiece models, there and here, or raise UserError."""
+    names = ("source.spm", "target.spm") if kind == "marian" else ("sentencepiece.bpe.model",)
+    for name in names:
+        if not (folder / name).is_file():
+            raise UserError(f"there is no {folder / name}")
+        segmentation.find_sentencepiece([folder / name])
+    return {name: TOKENIZER_FILES[name] for name in names}
 
 
 def main(argv: list[str]) -> None:
@@ -203,12 +227,15 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     if args.output.exists():
         raise UserError(f"{args.output} exists already; choose another folder")
-    temporary = args.output.with_name(f".{args.output.name}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
     try:
-        convert(args.model, temporary, args)
-        temporary.rename(args.output)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with write_folder(args.output) as folder:
+            convert(args.model, folder, args)
+    except UserError:
+        raise
+    except MISMATCHES as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"{args.model} does not fit together, its config.json and parameters: "
+            f"{type(error).__name__} {reason}"
+        ) from None
     print(f"wrote {args.output}/model.pt; to fine-tune it add the options in options.txt")

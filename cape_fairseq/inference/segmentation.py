@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from fairseq.data import Dictionary, encoders
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
@@ -42,8 +43,23 @@ def read_prefixes(checkpoint: Path) -> tuple[list[str], list[str]]:
     path = checkpoint.parent / PREFIXES
     if not path.is_file():
         return [], []
-    prefixes = json.loads(path.read_text(encoding="utf-8"))
-    return prefixes["source"], prefixes["target"]
+    try:
+        prefixes = json.loads(path.read_text(encoding="utf-8"))
+        sides = prefixes["source"], prefixes["target"]
+    except (ValueError, TypeError, KeyError):
+        sides = None, None
+    for side in sides:
+        if not isinstance(side, list) or not all(isinstance(word, str) for word in side):
+            raise UserError(f"{path} must have lists of words, source and target; import it again")
+    return sides
+
+
+def index_prefix(dictionary: Dictionary, words: list[str]) -> Tensor:
+    """Return the indices of the words that begin a text, int64 [P], or raise UserError."""
+    missing = [word for word in words if word not in dictionary]
+    if missing:
+        raise UserError(f"{PREFIXES} has {missing[0]}, which is not in the dictionary")
+    return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
 
 
 def hide_separator(tokens: Tensor, dictionary: Dictionary) -> Tensor:
@@ -68,14 +84,20 @@ def find_segmentation(
     Raises:
         UserError: there is no such file, or it has no codes.
     """
+    given = [
+        Path(p) for p in ([sentencepiece] if isinstance(sentencepiece, str) else sentencepiece)
+    ]
+    if bpe_codes and given:
+        raise UserError("--bpe-codes and --sentencepiece are given; choose one")
     if bpe_codes:
         return find_codes(Path(bpe_codes))
+    if given:
+        return find_sentencepiece(given)
     folder = checkpoint.parent
-    pairs = (folder / "source.spm", folder / "target.spm"), (folder / "sentencepiece.model",)
-    given = [Path(path) for path in sentencepiece]
-    for models in (given,) if given else pairs:
-        if given or all(path.is_file() for path in models):
-            return find_sentencepiece(list(models))
+    for names in (("source.spm", "target.spm"), ("sentencepiece.model",)):
+        models = [folder / name for name in names]
+        if all(path.is_file() for path in models):
+            return find_sentencepiece(models)
     codes = folder / "bpecodes"
     return find_codes(codes) if codes.is_file() else Segmentation({})
 
@@ -84,7 +106,13 @@ def find_sentencepiece(models: list[Path]) -> Segmentation:
     """Return the segmentation by one model of SentencePiece, or by one of each side."""
     import sentencepiece
 
+    if len(models) > 2:
+        raise UserError(
+            "--sentencepiece takes one model, or one of the source and one of the target"
+        )
     for path in models:
+        if not path.is_file():
+            raise UserError(f"there is no model of SentencePiece {path}")
         try:
             sentencepiece.SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError):

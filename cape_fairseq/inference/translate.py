@@ -21,6 +21,7 @@ from cape_fairseq.inference.segmentation import (
     check_unsegmented,
     find_segmentation,
     hide_separator,
+    index_prefix,
     read_prefixes,
 )
 from cape_fairseq.inference.sentences import find_language, halve, split_sentences
@@ -87,8 +88,8 @@ class Translator:
 
     def set_prefixes(self, source: list[str], target: list[str]) -> None:
         """Let words begin every source and, forced in the search, every target."""
-        self.source_prefix = torch.tensor([self.model.src_dict.index(w) for w in source]).long()
-        self.target_prefix = torch.tensor([self.model.tgt_dict.index(w) for w in target]).long()
+        self.source_prefix = index_prefix(self.model.src_dict, source)
+        self.target_prefix = index_prefix(self.model.tgt_dict, target)
         self.model.task.target_prefix = self.target_prefix
 
     def translate_sentences(self, sentences: Sequence[str], **options: Any) -> list[str]:
@@ -152,7 +153,7 @@ class Translator:
         if total >= CHECKED_TOKENS and unknown > total / 2:
             raise UserError(
                 f"{unknown} of {total} source tokens are not in the dictionary; check --bpe-codes "
-                "and --tokenizer, and that the input is in the source language"
+                "or --sentencepiece, and --tokenizer, and that the input is in the source language"
             )
 
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:

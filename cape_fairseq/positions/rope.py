@@ -48,6 +48,14 @@ class RoPE(RelativeEncoding):
         expected = f"an even multiple of the {side.heads} heads: RoPE rotates pairs of components"
         require(even, f"{side.name}_embed_dim", side.dim, expected)
 
+    @classmethod
+    def validate(cls, cfg: Any) -> None:
+        scaling, factor = cfg.rope_scaling, cfg.rope_scale_factor
+        if scaling == "none":
+            require(factor == 1, "rope_scale_factor", factor, "given with --rope-scaling")
+        else:
+            require(factor > 1, "rope_scale_factor", factor, "above 1 with --rope-scaling")
+
     def rotation(self, positions: Tensor) -> Tensor:
         cfg, dim = self.cfg, self.side.dim // self.side.heads
         frequencies = compute_frequencies(dim, cfg.rope_base)

@@ -172,9 +172,10 @@ class StackedTranslationTask(TranslationTask):
     def inference_step(
         self, generator: Any, models: Any, sample: Any, prefix_tokens: Any = None, **kwargs: Any
     ) -> Any:
-        """Translate a batch; ``target_prefix`` begins the translations."""
+        """Translate a batch; ``target_prefix`` begins the translations of all sentences."""
         prefix = self.target_prefix
-        if prefix_tokens is None and prefix is not None and len(prefix):
+        gives_prefix = prefix_tokens is None and prefix is not None and len(prefix)
+        if gives_prefix and not isinstance(generator, DocumentGenerator):
             tokens = sample["net_input"]["src_tokens"]
             prefix_tokens = prefix.to(tokens.device).expand(len(tokens), -1)
         return super().inference_step(generator, models, sample, prefix_tokens, **kwargs)
@@ -197,6 +198,8 @@ class StackedTranslationTask(TranslationTask):
             kwargs["seq_gen_cls"] = DocumentGenerator
             given = kwargs.get("extra_gen_cls_kwargs") or {}
             kwargs["extra_gen_cls_kwargs"] = {**given, "max_tokens": self.cfg.max_tokens}
+            if self.target_prefix is not None:
+                kwargs["extra_gen_cls_kwargs"]["sentence_prefix"] = self.target_prefix.tolist()
         return super().build_generator(models, args, *more, **kwargs)
 
 

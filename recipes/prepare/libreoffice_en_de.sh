@@ -11,7 +11,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 for package in libreoffice-help-en-us libreoffice-help-de; do
     compgen -G "$DATA/${package}_*.deb" > /dev/null || (cd "$DATA" && apt-get download "$package")
-    [ -e "$OUT/$package" ] || { dpkg-deb --extract "$DATA/$package"_*.deb "$OUT/$package.part" && mv "$OUT/$package.part" "$OUT/$package"; }
+    if [ ! -e "$OUT/$package" ]; then
+        dpkg-deb --extract "$DATA/$package"_*.deb "$OUT/$package.part"
+        mv "$OUT/$package.part" "$OUT/$package"
+    fi
 done
 
 # One page in 50 is held out: for the test set if it has at least 60 lines, else for validation.

@@ -15,7 +15,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 for campaign in httt ei dm trow nr low l did dw sof sota sotbe thot tsg ttb; do
     package=wesnoth-1.16-$campaign
     compgen -G "$DATA/${package}_*.deb" > /dev/null || (cd "$DATA" && apt-get download "$package")
-    [ -e "$OUT/$package" ] || { dpkg-deb --extract "$DATA/$package"_*.deb "$OUT/$package.part" && mv "$OUT/$package.part" "$OUT/$package"; }
+    if [ ! -e "$OUT/$package" ]; then
+        dpkg-deb --extract "$DATA/$package"_*.deb "$OUT/$package.part"
+        mv "$OUT/$package.part" "$OUT/$package"
+    fi
 done
 
 [ -e "$OUT/raw/done" ] || python - "$OUT" "$TGT" <<'PYTHON'
@@ -40,7 +43,7 @@ def clean(text):
 
 def read_strings(path, translations):
     """Yield the strings of a scenario and their translations; repeated ones once."""
-    seen = set(LABELS)
+    seen = set()
     for label, string in STRING.findall(path.read_text(encoding="utf-8")):
         string = string.replace('""', '"')
         if label in LABELS or string in seen or string not in translations:
@@ -71,6 +74,7 @@ for campaign in sorted(out.glob(pattern), key=lambda path: path.name):
                     for kind, value in zip(("en", lang, "documents"), (*line, f"{campaign.name}/{path.stem}")):
                         print(value, file=files[f"{split}.{kind}"])
 PYTHON
+[ -s "$OUT/raw/test.$TGT" ] || stop "the packages have no text in $TGT; give a language of the game as TGT"
 touch "$OUT/raw/done"
 
 prepare_text 4000

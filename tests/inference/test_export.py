@@ -152,6 +152,11 @@ def test_translations_are_equal(system, tmp_path):
         ("rope", {"rope_scaling": "yarn", "rope_scale_factor": 2.0}),
         ("sinpos", {"residual_init": "admin-profiled"}),
         ("sinpos", {"activation_fn": "tanh"}),
+        ("rope", {"position_augmentation": "randpos"}),
+        ("rope", {"source_scale": "1.5"}),
+        ("sinpos", {"quant_noise_pq": 0.1}),
+        ("sinpos", {"decoder_output_dim": 16, "share_decoder_input_output_embed": False}),
+        ("sinpos", {"no_cross_attention": True}),
     ],
 )
 def test_models_that_ctranslate2_cannot_run_are_rejected(system, options, tmp_path):

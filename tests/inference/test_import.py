@@ -152,6 +152,33 @@ class TestFolders:
         assert translator.model.src_dict[tokens[0]] == ">>fra<<"
         assert translator.model.src_dict.string(tokens[1:]).startswith("▁")
 
+    def test_codes_of_m2m_are_not_pieces_of_text(self, tmp_path):
+        save_m2m(tmp_path / "model")
+        vocabulary = json.loads((tmp_path / "model" / "vocab.json").read_text())
+        last = list(vocabulary)[-2:]  # pieces that look like languages
+        renamed = {
+            dict(zip(last, ("en", "de"), strict=True)).get(w, w): i for w, i in vocabulary.items()
+        }
+        (tmp_path / "model" / "vocab.json").write_text(json.dumps(renamed))
+        assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
+        prefixes = json.loads((tmp_path / "out" / "prefixes.json").read_text())
+        assert prefixes == {"source": ["__en__"], "target": ["__de__"]}
+
+    def test_decoding_starts_with_the_token_of_the_configuration(self, tmp_path):
+        """M2M-100's start token is EOS; another one has an embedding of its own in the decoder."""
+        theirs = save_m2m(tmp_path / "model")
+        path = tmp_path / "model" / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder_start_token_id": 0}))
+        assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
+        ours, _ = load_model(tmp_path / "out" / "model.pt")
+        source, target = torch.tensor([[9, 12, 2]]), torch.tensor([[2, 15, 20]])
+        with torch.no_grad():
+            found = ours(source, None, target)[0]
+            theirs_input = target.clone()
+            theirs_input[:, 0] = 0
+            expected = theirs(input_ids=source, decoder_input_ids=theirs_input).logits
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
     def test_a_language_that_the_model_lacks_is_rejected(self, folder):
         assert self.run(folder, "--target-lang", "xyz") == 1
         assert [path.name for path in folder.parent.iterdir()] == ["model"]
@@ -194,6 +221,12 @@ class TestFolders:
             ("config.json", {"activation_function": "quick_gelu"}),
             ("config.json", {"encoder_layers": 3}),
             ("config.json", {"vocab_size": 20}),
+            ("config.json", {"vocab_size": 5000}),
+            ("config.json", {"d_model": 30}),
+            ("config.json", {"d_model": None}),
+            ("config.json", {"decoder_start_token_id": 9999}),
+            ("source.spm", None),
+            ("vocab.json", {"a\rb": 10}),
             ("vocab.json", {"extra": 10_000}),
             ("vocab.json", {"</s>": 1}),
         ],
