@@ -155,6 +155,19 @@ def test_a_prefix_is_cut_at_the_longest_length(target):
     assert found[0][0]["tokens"][:4].tolist() == [20, 21, 22, SEP]
 
 
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_prefix_of_every_sentence(target):
+    """The code of a language; a prefix of the first sentence alone replaces it there."""
+    model = build_document_model("rope_cross", 1, target=target)
+    generator = make_generator([model], sentence_prefix=[33])
+    found = generator.generate([model], make_sample(make_documents()), torch.tensor([[20], [PAD]]))
+    tokens = [hypotheses[0]["tokens"].tolist() for hypotheses in found]
+    assert tokens[0][0] == 20
+    assert tokens[1][0] == 33
+    for row in tokens:
+        assert [row[i + 1] for i, token in enumerate(row) if token == SEP] == [33] * row.count(SEP)
+
+
 def test_an_empty_sentence_in_a_prefix_is_an_error():
     model = build_document_model("rope_cross", 1)
     prefix = torch.tensor([[20, SEP, SEP, 22], [30, PAD, PAD, PAD]])
