@@ -46,15 +46,8 @@ def encode(processor, lines: list[str], vocabulary: dict[str, int]) -> torch.Ten
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A folder with text, and one with a model of transformers that was trained on it."""
-    root = tmp_path_factory.mktemp("pretrained")
-    text, folder = root / "text", root / "model"
-    folder.mkdir()
-    assert main(["synthetic-corpus", str(text)]) == 0
-    for name in ("en", "de", "documents"):
-        (text / f"test.{name}").write_text("\n".join(read(text / f"test.{name}")[:100]) + "\n")
+def learn_pieces(text: Path, folder: Path) -> tuple[dict, dict[str, int]]:
+    """Train both SentencePiece models; return them and the vocabulary of both sides."""
     processors, vocabulary = {}, {"</s>": 0, "<unk>": 1}
     for side, lang in (("source", "en"), ("target", "de")):
         sentencepiece.SentencePieceTrainer.train(
@@ -70,28 +63,49 @@ def trained(tmp_path_factory):
         for i in range(3, len(processor)):
             vocabulary.setdefault(processor.id_to_piece(i), len(vocabulary))
         processors[lang] = processor
-    vocabulary["<pad>"] = pad = len(vocabulary)
-    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    vocabulary["<pad>"] = len(vocabulary)
+    return processors, vocabulary
+
+
+def train_model(source: torch.Tensor, target: torch.Tensor, pad: int) -> torch.nn.Module:
+    """Train a model of transformers on pairs of pieces."""
     sizes = {**SIZES, "vocab_size": pad + 1, "pad_token_id": pad, "decoder_start_token_id": pad}
     torch.manual_seed(1)
     model = transformers.MarianMTModel(transformers.MarianConfig(**sizes))
-    sides = [
-        encode(processors[lang], read(text / f"train.{lang}")[:3000], vocabulary)
-        for lang in ("en", "de")
-    ]
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, betas=(0.9, 0.98))
     for step in range(350):
-        chosen = torch.randint(len(sides[0]), (64,))
-        source, target = (side[chosen] for side in sides)
-        source, target = (s[:, : int((s != pad).sum(1).max())] for s in (source, target))
-        labels = target.masked_fill(target == pad, -100)
-        loss = model(input_ids=source, attention_mask=source.ne(pad).long(), labels=labels).loss
+        chosen = torch.randint(len(source), (64,))
+        one, other = (s[chosen] for s in (source, target))
+        one, other = (s[:, : int((s != pad).sum(1).max())] for s in (one, other))
+        labels = other.masked_fill(other == pad, -100)
+        loss = model(input_ids=one, attention_mask=one.ne(pad).long(), labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         for group in optimizer.param_groups:
             group["lr"] = 2e-3 * min((step + 1) / 50, 1)
         optimizer.step()
-    model.eval().save_pretrained(folder)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with text, one with a model of transformers that was trained on it, and the model's
+    translations of the test set."""
+    root = tmp_path_factory.mktemp("pretrained")
+    text, folder = root / "text", root / "model"
+    folder.mkdir()
+    assert main(["synthetic-corpus", str(text)]) == 0
+    for name in ("en", "de", "documents"):
+        (text / f"test.{name}").write_text("\n".join(read(text / f"test.{name}")[:100]) + "\n")
+    processors, vocabulary = learn_pieces(text, folder)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    pad = vocabulary["<pad>"]
+    sides = [
+        encode(processors[lang], read(text / f"train.{lang}")[:3000], vocabulary)
+        for lang in ("en", "de")
+    ]
+    model = train_model(*sides, pad)
+    model.save_pretrained(folder)
     source = encode(processors["en"], read(text / "test.en"), vocabulary)
     with torch.no_grad():
         found = model.generate(
@@ -103,11 +117,8 @@ def trained(tmp_path_factory):
             forced_eos_token_id=None,
         )
     words = {index: word for word, index in vocabulary.items()}
-    expected = [
-        processors["de"].decode([words[i] for i in row.tolist() if i not in (0, pad)])
-        for row in found
-    ]
-    return text, folder, expected
+    pieces = [[words[i] for i in row.tolist() if i not in (0, pad)] for row in found]
+    return text, folder, [processors["de"].decode(row) for row in pieces]
 
 
 def call(text, folder, way, out, updates):

@@ -140,10 +140,15 @@ def test_systems_train_side_by_side_and_a_preempted_one_continues(cluster, data_
         assert process.wait(timeout=300) == 0, (tmp_path / "snakemake.log").read_text()
     finally:
         process.kill()
-    for save in saves.values():
-        state = torch.load(save / "checkpoint_last.pt", weights_only=True)
-        assert state["optimizer_history"][-1]["num_updates"] == UPDATES
-    logs = [(save / "train.log").read_text() for save in saves.values()]
-    assert sum("stopped by SIGTERM" in log for log in logs) == 1
+    check_trainings(list(saves.values()))
     # No update is lost or made twice.
     assert [count_updates(system) for system in saves] == [UPDATES, UPDATES]
+
+
+def check_trainings(saves: list[Path]) -> None:
+    """Both ended after all updates; one of them was stopped and resumed."""
+    for save in saves:
+        state = torch.load(save / "checkpoint_last.pt", weights_only=True)
+        assert state["optimizer_history"][-1]["num_updates"] == UPDATES
+    logs = [(save / "train.log").read_text() for save in saves]
+    assert sum("stopped by SIGTERM" in log for log in logs) == 1

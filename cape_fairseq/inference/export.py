@@ -1,5 +1,6 @@
 """``cape-fairseq export``: models for CTranslate2."""
 
+import argparse
 import shutil
 from pathlib import Path
 from typing import Any
@@ -220,9 +221,8 @@ def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
     )
 
 
-def main(argv: list[str]) -> None:
-    """Run the tool."""
-    parser = build_parser("export", DESCRIPTION, EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the tool."""
     parser.add_argument("checkpoint", type=Path, help="checkpoint of this plugin")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
     parser.add_argument(
@@ -239,6 +239,12 @@ def main(argv: list[str]) -> None:
         default="float32",
         help="of the weights (default: float32)",
     )
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("export", DESCRIPTION, EXAMPLES)
+    add_options(parser)
     args = parser.parse_args(argv)
     if args.max_positions < 2:
         raise UserError(f"--max-positions is {args.max_positions}, but it must be at least 2")

@@ -1,5 +1,6 @@
 """``cape-fairseq translate``: raw text in, raw text out."""
 
+import argparse
 import itertools
 import logging
 import sys
@@ -224,9 +225,8 @@ def read_input() -> list[str]:
     return lines
 
 
-def main(argv: list[str]) -> None:
-    """Run the tool."""
-    parser = build_parser("translate", DESCRIPTION, EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the tool."""
     add = parser.add_argument
     add("checkpoint", type=Path, help="checkpoint of a translation model")
     add(
@@ -254,6 +254,12 @@ def main(argv: list[str]) -> None:
     add("--no-split", action="store_true", help="each line is a sentence, and stays one")
     add("--no-context", action="store_true", help="translate sentence by sentence")
     add("--cpu", action="store_true", help="use the CPU where there is a GPU")
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("translate", DESCRIPTION, EXAMPLES)
+    add_options(parser)
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
     lines = read_input()

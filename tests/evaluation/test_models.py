@@ -1,23 +1,17 @@
-"""Tools that need a model: shift invariance, plots of positions, averages, translate."""
+"""Tools that need a model: shift invariance, plots of positions, averages."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import sys
 
 import numpy as np
 import pytest
 import torch
 
-from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
-from cape_fairseq.inference.segmentation import find_segmentation
-from cape_fairseq.inference.sentences import find_language, split_sentences
-from cape_fairseq.modules.windows import Window
-from tests.support import build, fairseq, make_batch, train
+from tests.support import build, make_batch
 
 
 def test_similarity_of_hidden_states_equals_a_slow_rewrite():
@@ -104,195 +98,6 @@ class TestAverage:
         arguments = [str(tmp_path), "--last", "2", "--output", str(tmp_path / "x.pt")]
         assert main(["average", *arguments]) == 1
         assert not (tmp_path / "x.pt").exists()
-
-
-class TestTranslate:
-    @pytest.mark.parametrize(
-        ("language", "text", "count"),
-        [
-            ("en", "He came. She left! Why?", 3),
-            ("en", "See https://x.org/Foo.Bar?x=1.Y and www.Example.Com or file.TXT now.", 1),
-            ("en", "Dr. Smith came. He left.", 2),
-            ("de", "Er kam am 3. Mai. Sie ging.", 2),
-            ("zh", "他来了。她走了！为什么？", 3),
-            ("hi", "वह आया। वह गई।", 2),
-        ],
-    )
-    def test_paragraphs_are_split_into_sentences(self, language, text, count):
-        sentences = split_sentences(text, language)
-        assert len(sentences) == count
-        assert "".join(sentences).replace(" ", "") == text.replace(" ", "")
-
-    @pytest.mark.parametrize("name", ["de", "de_DE", "de-AT", "deu", "ger", "deu_Latn"])
-    def test_codes_have_a_base_language(self, name, caplog):
-        assert find_language(name) == "de"
-        assert not caplog.records
-
-    def test_an_unknown_language_is_a_warning(self, caplog):
-        assert find_language("src") == "en"
-        assert "--language" in caplog.records[0].getMessage()
-
-    @pytest.mark.parametrize("line", ["\x01", "\u200b", "\ufeff", "\u2060 \u00ad"])
-    def test_invisible_lines_are_empty(self, line, cape_checkpoint, data_bin):
-        assert load(cape_checkpoint, data=data_bin).translate([line]) == [""]
-
-    def test_long_sentences_are_cut(self, cape_checkpoint, data_bin, caplog):
-        translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
-        parts = translator.split_paragraph("the " * 1000, True)
-        assert len(parts) == 4
-        assert sum(len(part.split()) for part in parts) == 1000
-        assert "400 subwords" in caplog.text
-
-    def test_sentences_are_cut_at_the_limit_of_a_learned_table(self, data_bin, tmp_path):
-        limits = ("--max-source-positions", 30, "--max-target-positions", 100)
-        train(data_bin, tmp_path, *limits, arch="abspos_transformer_tiny", updates=2)
-        translator = load(tmp_path / "checkpoint_last.pt", data=data_bin, tokenizer="space")
-        assert len(translator.split_paragraph("the " * 50, True)) == 2
-        (line,) = translator.translate(["the " * 50], max_len_a=0, max_len_b=5)
-        assert line
-
-    def call(self, arguments, data: bytes, monkeypatch, capsys):
-        """Status, output and errors of ``translate``."""
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        status = main(["translate", *map(str, arguments)])
-        return (status, *capsys.readouterr())
-
-    def test_no_input_is_no_output(self, cape_checkpoint, data_bin, monkeypatch, capsys):
-        arguments = (cape_checkpoint, "--data", data_bin)
-        status, output, _ = self.call(arguments, b"", monkeypatch, capsys)
-        assert (status, output) == (0, "")
-
-    def test_bytes_that_are_not_utf8_are_an_error_before_the_model_is_read(
-        self, monkeypatch, capsys
-    ):
-        status, output, error = self.call(["x.pt"], b"one\n\xff\n", monkeypatch, capsys)
-        assert (status, output) == (1, "")
-        assert "line 2" in error
-
-    def test_other_segmentations_are_errors(
-        self, cape_checkpoint, data_bin, tmp_path, monkeypatch, capsys
-    ):
-        (tmp_path / "vocab.en").write_text("the 12\nman 3\n")
-        arguments = (cape_checkpoint, "--data", data_bin)
-        codes = ("--bpe-codes", tmp_path / "vocab.en")
-        status, _, error = self.call((*arguments, *codes), b"the man\n", monkeypatch, capsys)
-        assert status == 1
-        assert "vocab.en" in error
-        codes = tmp_path / "codes"
-        codes.write_text("#version: 0.2\nt h\n2 0\nth e</w>\n\n")  # 2 0 is a pair of symbols
-        assert find_segmentation(tmp_path / "x.pt", codes).options["bpe_codes"] == str(codes)
-        text = "xylophone quartz jumps vext " * 10
-        status, _, error = self.call(arguments, text.encode(), monkeypatch, capsys)
-        assert status == 1
-        assert "not in the dictionary" in error
-
-    def test_unknown_words_are_counted(self, data_bin, cape_checkpoint, caplog):
-        translator = load(cape_checkpoint, data=data_bin)
-        with torch.no_grad():  # a model that says <unk> only
-            projection = translator.model.models[0].decoder.output_projection
-            projection.weight[:] = 0
-            translator.model.models[0].decoder.output_projection = torch.nn.Linear(
-                projection.in_features, projection.out_features
-            )
-            translator.model.models[0].decoder.output_projection.bias[3] += 100
-        translator.translate(["the man ."], max_len_b=3, max_len_a=0)
-        assert "times <unk>" in caplog.text
-
-    def test_a_stock_model_translates_a_document_as_its_sentences(self, data_bin, tmp_path):
-        shared = ["--decoder-layers", 1, "--encoder-attention-heads", 4]
-        shared += ["--decoder-attention-heads", 4, "--share-all-embeddings"]
-        train(data_bin, tmp_path, *shared, arch="transformer", updates=2)
-        translator = load(tmp_path / "checkpoint_last.pt", data=data_bin)
-        sentences = ["the old man buys a book .", "a girl sells two eggs ."]
-        whole = translator.translate([" ".join(sentences)], max_len_b=10)
-        alone = translator.translate_sentences(sentences, max_len_b=10)
-        assert whole == [" ".join(alone)]
-
-    def test_as_many_lines_out_as_in(self, cape_checkpoint, data_bin, monkeypatch, capsys):
-        text = "the man has bought the old book. a girl sells 2 eggs.\n\nthe queen laughs .\n"
-        arguments = (cape_checkpoint, "--data", data_bin)
-        _, output, _ = self.call(arguments, text.encode(), monkeypatch, capsys)
-        assert len(output.splitlines()) == 3
-        assert output.splitlines()[1] == ""
-
-    def test_documents_keep_their_sentences(self, document_checkpoint, data_bin):
-        sentences = [
-            "the old man buys a book .",
-            "a girl sells two eggs .",
-            "",
-            "the queen laughs .",
-        ]
-        translator = load(document_checkpoint, data=data_bin)
-        sample = [translator.model.encode(s) for s in sentences[:2]]
-        sample[0][-1] = 0  # the separator
-        (found,) = translator.model.generate([torch.cat(sample)], max_len_b=10)
-        parts = translator.decode(found[0])
-        lines = translator.translate(sentences, split=False, max_len_b=10)
-        assert lines[:2] == parts
-        assert lines[2] == ""
-        assert translator.translate(["The man buys . A girl sells ."], max_len_b=10)[0].strip()
-        alone = translator.translate(sentences, split=False, context=False, max_len_b=10)
-        assert alone[3] == lines[3]
-        assert alone == [translator.translate_sentences([s], max_len_b=10)[0] for s in sentences]
-
-    def test_source_context_alone(self, document_checkpoint, data_bin):
-        """Sentences are decoded side by side."""
-        translator = load(document_checkpoint, data=data_bin)
-        model = translator.model.models[0]
-        model.decoder.window = Window(0)
-        sentences = ["the old man buys a book .", "a girl sells two eggs ."]
-        (found,) = translator.translate_documents([sentences], max_len_b=10)
-        assert len(found) == 2
-        model.encoder.window = Window(0)
-        assert translator.translate_documents([sentences], max_len_b=10) == [
-            translator.translate_sentences(sentences, max_len_b=10)
-        ]
-
-    def test_interactive_and_generate_give_the_documents_of_translate(
-        self, document_checkpoint, data_bin
-    ):
-        lines = ["the old man buys a book .", "a girl sells two eggs ."]
-        translator = load(document_checkpoint, data=data_bin, tokenizer="space")
-        expected = translator.translate(lines, split=False, max_len_b=10)
-        options = ["--path", document_checkpoint, "--cpu", "--max-len-b", 10]
-        options += ["--task", "stacked_translation"]
-        languages = ["--source-lang", "en", "--target-lang", "de"]
-        text = " <s> ".join(lines)
-        output = fairseq("interactive", data_bin, *options, *languages, input=text)
-        found = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
-        assert found == [" ".join(expected)]
-        stacks = ["--stack-junction", "separator", "--stack-sentences", 3, "--stack-keep-rest"]
-        output = fairseq("generate", data_bin, *options, *stacks)
-        rows = [row.split("\t") for row in output.splitlines() if row.startswith("D-")]
-        found = [row[2] for row in sorted(rows, key=lambda row: int(row[0][2:]))]
-        lines = (data_bin.parent / "test.en").read_text(encoding="utf-8").splitlines()
-        documents = [lines[start : start + 3] for start in range(0, len(lines), 3)]
-        expected = translator.translate_documents(documents, max_len_b=10)
-        assert found == [" ".join(sentences) for sentences in expected]
-
-    def test_python_gives_the_translations_of_fairseq_interactive(self, cape_checkpoint, data_bin):
-        lines = ["the old man buys a book .", "a girl laughs because the queen sees two eggs ."]
-        translator = load(cape_checkpoint, data=data_bin)
-        options = [
-            "--path",
-            cape_checkpoint,
-            "--tokenizer",
-            "moses",
-            "--beam",
-            5,
-            "--cpu",
-            "--max-len-b",
-            10,
-        ]
-        languages = ["--source-lang", "en", "--target-lang", "de"]
-        output = fairseq("interactive", data_bin, *options, *languages, input="\n".join(lines))
-        expected = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
-        assert translator.translate_sentences(lines, max_len_b=10) == expected
-
-    def test_a_missing_checkpoint_is_one_sentence(self, monkeypatch, capsys):
-        status, _, error = self.call(["nothing.pt"], b"x\n", monkeypatch, capsys)
-        assert status == 1
-        assert "nothing.pt" in error
 
 
 def test_hostile_checkpoints_are_not_loaded(tmp_path):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 import torch
 from fairseq.criterions import label_smoothed_cross_entropy
-from fairseq.criterions.adaptive_loss import AdaptiveLoss
-from fairseq.sequence_generator import SequenceGenerator
 
 from cape_fairseq.criterions import chunked
 from cape_fairseq.modules import windows
@@ -24,7 +21,7 @@ from tests.documents.support import (
     make_inputs,
     pad,
 )
-from tests.support import EOS, PAD, SmallTask, build, build_stock
+from tests.support import EOS, PAD, SmallTask, build
 
 WINDOWS = [(0, 0), (1, 0), (2, 0), (1, 1)]  # sentence context, cross context
 # Sentence context, target context, cross context.
@@ -264,97 +261,3 @@ def test_floater_counts_the_lengths_of_sentences():
     assert encoder.length_counts[0].sum() == 5
     assert torch.equal(decoder.length_counts[1], encoder.length_counts[0])
     assert decoder.length_counts[0].nonzero().flatten().tolist() == [4, 5, 6, 7, 9]
-
-
-@pytest.mark.parametrize("name", ["sinpos", "shape", "rope_cross", "stock"])
-def test_a_sentence_model_becomes_a_document_model_without_training(name):
-    parent = build_stock() if name == "stock" else build(name, share_all_embeddings=True)
-    encoding = "sinpos" if name == "stock" else name
-    model = build(encoding, seed=2, share_all_embeddings=True, sentence_context=0)
-    model.load_state_dict(parent.state_dict(), strict=True)
-    source, previous, _ = make_inputs(make_documents())
-    scores = compute_scores(model, source, previous)
-    for row, document in zip(scores, make_documents(), strict=True):
-        alone = [
-            compute_scores(parent, torch.tensor([[*s, EOS]]), torch.tensor([[EOS, *t]]))[0]
-            for s, t in document
-        ]
-        expected = torch.cat(alone)
-        torch.testing.assert_close(row[: len(expected)], expected, atol=1e-5, rtol=1e-5)
-
-
-def test_a_document_checkpoint_of_version_1_0_loads_with_one_warning(caplog):
-    """Its separators had vectors of their own, and no target context was stored."""
-    parent, model = build_document_model("rope_cross", 1), build_document_model("rope_cross", 1)
-    state = parent.state_dict()
-    options = json.loads(bytes(state["encoder.position_options"].tolist()))
-    del options["target_context"]
-    stored = torch.tensor(list(json.dumps(options).encode()))
-    caplog.clear()
-    model.load_state_dict({**state, "encoder.position_options": stored}, strict=True)
-    (record,) = caplog.records
-    assert "fine-tune" in record.getMessage()
-
-
-def test_a_cape_sentence_model_must_be_fine_tuned(caplog):
-    parent, model = build("cape"), build_document_model("cape", 1)
-    caplog.clear()
-    model.load_state_dict(parent.state_dict(), strict=True)
-    (record,) = caplog.records
-    assert "fine-tuned" in record.getMessage()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"source_bos": "on"},
-        {"position_augmentation": "randpos"},
-        {"sentence_context": None, "sentence_cross_context": 1},
-        {"sentence_context": None, "target_context": 1},
-        {"sentence_context": -1},
-    ],
-)
-def test_options_that_do_not_fit_are_rejected(options):
-    with pytest.raises(ValueError, match="sentence"):
-        build("sinpos", **{"sentence_context": 1, **options})
-
-
-def test_target_context_is_at_most_the_sentence_context():
-    from argparse import Namespace
-
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-
-    configure = ARCH_CONFIG_REGISTRY["sinpos_transformer_tiny"]
-    with pytest.raises(ValueError, match="target-context"):
-        configure(Namespace(sentence_context=1, target_context=2))
-    args = Namespace(sentence_context=3)
-    configure(args)
-    assert args.target_context == 3
-    args.sentence_context = 0  # by --model-overrides
-    configure(args)
-    assert build("sinpos", **vars(args)).decoder.window.before == 0
-    args.sentence_context = None
-    assert build("sinpos", **vars(args)).decoder.window is None
-
-
-def test_fairseqs_generator_rejects_a_document():
-    model = build_document_model("rope_cross", 1)
-    source, previous, _ = make_inputs(make_documents())
-    generator = SequenceGenerator([model], SmallTask().target_dictionary)
-    with pytest.raises(ValueError, match="--task stacked_translation"):
-        generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": None}})
-    sentence = {"net_input": {"src_tokens": torch.tensor([[5, 6, EOS]]), "src_lengths": None}}
-    assert generator.generate([model], sentence)[0][0]["tokens"][-1] == EOS
-    assert compute_scores(model, source, previous).isfinite().all()
-
-
-def test_an_adaptive_softmax_trains_documents():
-    options = {"adaptive_softmax_cutoff": "20,40", "share_all_embeddings": False}
-    model = build_document_model("sinpos", 1, **options)
-    source, previous, target = make_inputs(make_documents())
-    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": previous}
-    labels = pad(target)
-    sample = {"net_input": net_input, "target": labels, "ntokens": int((labels != PAD).sum())}
-    found = AdaptiveLoss(SmallTask(), False)(model, sample)[0]
-    sample["target"] = labels.masked_fill(labels == SEP, EOS)
-    torch.testing.assert_close(found, AdaptiveLoss(SmallTask(), False)(model, sample)[0])

@@ -12,20 +12,10 @@ import torch
 from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.stacking import edit_sentence
-from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
-from tests.documents.support import build_document_model
 from tests.support import fairseq, train
+from tests.tasks.support import make_task
 
 BOS, EOS = 0, 2
-
-
-def make_task(data_bin, **options) -> StackedTranslationTask:
-    cfg = StackedTranslationConfig(data=str(data_bin), source_lang="en", target_lang="de")
-    cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
-    cfg.stack_bpe, cfg.seed = None, 1
-    for name, value in options.items():
-        setattr(cfg, name, value)
-    return StackedTranslationTask.setup_task(cfg)
 
 
 def load(task, split="test"):
@@ -267,55 +257,3 @@ def test_spawned_workers_give_the_same_batches(data_bin, options):
         found.append([batch["net_input"]["src_tokens"] for batch in loader])
     assert len(found[0]) == len(found[1]) == len(batches)
     assert all(map(torch.equal, *found))
-
-
-class TestJunctionOfDocumentModels:
-    def generate(self, data_bin, checkpoint, junction, *more):
-        options = ("--path", checkpoint, "--cpu", "--task", "stacked_translation", "--beam", 1)
-        stacks = ("--stack-sentences", 3, "--stack-junction", junction)
-        return fairseq("generate", data_bin, *options, *stacks, *more, check=False)
-
-    @pytest.mark.parametrize("more", [(), ("--score-reference",)])
-    def test_commas_are_an_error(self, data_bin, document_checkpoint, more):
-        output = self.generate(data_bin, document_checkpoint, "comma", *more)
-        assert "ValueError" in output.strip().splitlines()[-1]
-        assert "--stack-junction separator" in output
-
-    def test_commas_are_an_error_in_training(self, data_bin, tmp_path):
-        more = ("--task", "stacked_translation", "--sentence-context", 1)
-        output = train(data_bin, tmp_path, *more, arch="sinpos_transformer_tiny", check=False)
-        assert "--stack-junction separator" in output.strip().splitlines()[-1]
-
-    def test_none_is_one_warning(self, data_bin, document_checkpoint):
-        output = self.generate(data_bin, document_checkpoint, "none")
-        assert len(re.findall("WARNING.*--stack-junction none", output)) == 1
-        assert len(re.findall(r"^H-\d+", output, re.M)) == 4
-
-    def test_alignments_are_an_error(self, data_bin, document_checkpoint):
-        output = self.generate(data_bin, document_checkpoint, "separator", "--print-alignment")
-        assert "--print-alignment" in output.strip().splitlines()[-1]
-
-
-def test_a_sentence_checkpoint_translates_documents_without_training(data_bin, tmp_path):
-    train(data_bin, tmp_path, arch="rope_cross_transformer_tiny", updates=6)
-    options = ("--path", tmp_path / "checkpoint_last.pt", "--cpu", "--beam", 2, "--max-len-b", 20)
-    alone = fairseq("generate", data_bin, *options)
-    stacks = ("--stack-sentences", 13, "--stack-junction", "separator")
-    context = ("--model-overrides", "{'sentence_context': 0}")
-    whole = fairseq("generate", data_bin, *options, "--task",
-                    "stacked_translation", *stacks, *context)  # fmt: skip
-    sentences = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", alone, re.M))
-    (document,) = re.findall(r"^H-\d+\t\S+\t(.*)$", whole, re.M)
-    assert document == " ".join(sentences[str(i)] for i in range(13))
-
-
-@pytest.mark.parametrize("target", [0, 1])
-def test_a_language_model_must_see_what_the_decoder_sees(data_bin, target):
-    task = make_task(data_bin)
-    model = build_document_model("rope_cross", 1, target=target)
-    args = Namespace(lm_path="lm.pt", beam=1, max_len_a=0, max_len_b=200, score_reference=False)
-    if target == 0:  # single sentences, as the language model
-        assert task.build_generator([model], args).max_len_a == 2
-    else:
-        with pytest.raises(ValueError, match="--lm-path"):
-            task.build_generator([model], args)

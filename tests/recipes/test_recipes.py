@@ -1,0 +1,221 @@
+"""Recipes: shellcheck, dry runs, and the papers' tables."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from fairseq import options
+
+from cape_fairseq.inference.checkpoints import find_junction
+from tests.recipes.support import PATH, RECIPES, call
+from tests.support import ROOT, run
+
+SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("prepare/*.sh"), *ROOT.glob("scripts/*.sh")])
+TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in RECIPES.glob("papers/*.yaml")}
+SYSTEMS = [(table, name) for table in TABLES for name in TABLES[table]["systems"]]
+
+
+def test_shellcheck():
+    if shutil.which("shellcheck", path=PATH) is None:
+        pytest.skip("shellcheck is not installed")
+    call("shellcheck", "-x", "-e", "SC1091", *SCRIPTS, RECIPES / "papers" / "score.sh")
+
+
+@pytest.mark.parametrize(("table", "name"), SYSTEMS)
+def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
+    config = TABLES[table]
+    system = config["systems"][name]
+    assert system.get("parent", name) in config["systems"]
+    if not system.get("extra") and "plot" not in config and table not in ("smoke", "multi30k_tiny"):
+        assert "published" in system or name == "sinpos-input"
+    arguments = [
+        "data", "--user-dir", str(ROOT / "cape_fairseq"), "--task", "translation",
+        "--arch", system.get("arch") or f"{system['encoding']}_transformer{config['size']}",
+        *shlex.split(config["training"]), *shlex.split(system.get("options", "")),
+    ]  # fmt: skip
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, arguments)
+    from cape_fairseq.models.config import validate_options
+
+    if "arch" not in system:  # fairseq's own models have other options
+        validate_options(args)
+    generation = options.get_generation_parser()
+    options.parse_args_and_arch(generation, ["data", *shlex.split(config["decoding"])])
+
+
+@pytest.mark.parametrize("table", ["cape_en_de_6l", "shape_interpolate", "floater_table2"])
+def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_path):
+    config, gpus = TABLES[table], 4
+    command = ["snakemake", "-s", RECIPES / "papers" / "Snakefile", "-np", "--configfile"]
+    output = call(
+        *command,
+        RECIPES / "papers" / f"{table}.yaml",
+        "--config",
+        f"gpus={gpus}",
+        f"out={tmp_path}",
+    )
+    trainings = re.findall(r"fairseq-train .*", output)
+    seeds = len(config.get("seeds", [1]))
+    assert len(trainings) == seeds * sum(not s.get("extra") for s in config["systems"].values())
+    # fairseq-generate with a tokenizer prints detokenized references.
+    detokenizes = config["score"] == "sacrebleu"
+    assert output.count("--tokenizer moses") == detokenizes * output.count("--gen-subset")
+    for training in trainings:
+        words = shlex.split(training.removeprefix("Shell command: "))
+        tokens, frequency = (
+            int(words[words.index(n) + 1]) for n in ("--max-tokens", "--update-freq")
+        )
+        assert abs(tokens * frequency * gpus - config["tokens_per_update"]) < gpus * frequency
+        assert tokens <= config["tokens_per_gpu"]
+
+
+@pytest.mark.parametrize("recipe", ["quickstart", "train", "floater", "documents", "pretrained"])
+def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
+    out = str(tmp_path / "out")
+    variables = {"OUT": out, "TEXT": "text", "DATA": "data-bin", "MODEL": "model"}
+    output = call("bash", RECIPES / f"{recipe}.sh", "--dry-run", **variables)
+    trainings = [line for line in output.splitlines() if "fairseq-train" in line]
+    assert trainings
+    for line in trainings:
+        words = shlex.split(line)
+        assert words[0] == "fairseq-train"
+        assert Path(words[words.index("--user-dir") + 1]).is_dir()
+        options.parse_args_and_arch(options.get_training_parser(), words[1:])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_text_without_spaces_is_trained_on_and_translated(tmp_path):
+    """Chinese to Thai: the pieces are joined again, and two sentences are translated as two."""
+    people, things = ("老师", "学生", "农民", "医生"), ("书", "苹果", "钥匙", "信")
+    words = "ครู นักเรียน ชาวนา หมอ หนังสือ แอปเปิ้ล กุญแจ จดหมาย".split()  # noqa: SIM905
+    thai = dict(zip((*people, *things), words, strict=True))
+    pairs = [(f"{a}买了{b}。", f"{thai[a]}ซื้อ{thai[b]}") for a in people for b in things]
+    text = tmp_path / "text"
+    text.mkdir()
+    for split, count in (("train", 40), ("valid", 1), ("test", 1)):
+        for lang, side in (("zh", 0), ("th", 1)):
+            lines = [pair[side] for pair in pairs * count]
+            (text / f"{split}.{lang}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    variables = {"TEXT": str(text), "OUT": str(tmp_path / "out"), "SRC": "zh", "TGT": "th"}
+    variables |= {"BPE": "sentencepiece", "MERGES": "50", "UPDATES": "4"}
+    call("bash", RECIPES / "train.sh", **variables)
+    run_folder = tmp_path / "out" / "rope_cross_transformer_tiny"
+    generated = (run_folder / "test.txt").read_text(encoding="utf-8")
+    references = dict(re.findall(r"^T-(\d+)\t(.*)$", generated, re.M))
+    assert [references[str(i)] for i in range(len(pairs))] == [pair[1] for pair in pairs]
+    from cape_fairseq import load
+
+    translator = load(run_folder / "checkpoint_best.pt")
+    (both,) = translator.translate(["老师买了书。学生买了信。"])
+    assert translator.encode_source("老师买了书。").ne(3).all()
+    assert both == "".join(translator.translate_sentences(["老师买了书。", "学生买了信。"]))
+
+
+def test_the_dry_run_of_an_evaluation_prints_its_commands(tmp_path):
+    out = tmp_path / "out"
+    script = ("bash", RECIPES / "evaluate.sh", "--dry-run")
+    output = call(*script, "a=a.pt", "b=b.pt", DATA="data-bin", OUT=str(out))
+    tools = [shlex.split(line)[:2] for line in output.splitlines() if line.startswith("'cape")]
+    assert [tool for _, tool in tools] == [
+        "bleu-by-length", "compare", "position-loss", "compare", "token-wins",
+    ]  # fmt: skip
+    for line in output.splitlines():
+        if line.startswith("'fairseq-generate'"):
+            words = shlex.split(line.partition(" > ")[0])[1:]
+            options.parse_args_and_arch(options.get_generation_parser(), words)
+    assert not out.exists()
+
+
+def test_a_document_checkpoint_is_evaluated_with_separators(document_checkpoint, cape_checkpoint):
+    assert find_junction(str(document_checkpoint)) == "separator"
+    assert find_junction(str(cape_checkpoint)) == "comma"
+
+
+class TestOptionsOfTraining:
+    def call(self, *arguments, check=True, **variables):
+        environment = {**os.environ, "PATH": PATH, "TEXT": "text", "OUT": "it's/out", **variables}
+        command = ["bash", str(RECIPES / "train.sh"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    def test_options_behind_two_hyphens_keep_their_words(self):
+        result = self.call("--dry-run", "--", "--adam-betas", "(0.9, 0.997)", EXTRA="--dropout 0.3")
+        (line,) = [line for line in result.stdout.splitlines() if "fairseq-train" in line]
+        words = shlex.split(line)
+        assert words[-4:] == ["--dropout", "0.3", "--adam-betas", "(0.9, 0.997)"]
+        assert "it's/out/rope_cross_transformer_tiny" in words
+        for line in result.stdout.splitlines():
+            subprocess.run(["bash", "-n", "-c", line], check=True)
+
+    def test_extra_options_may_have_several_lines(self):
+        result = self.call("--dry-run", EXTRA="--dropout 0.3\n  --lr 1e-3")
+        (line,) = [line for line in result.stdout.splitlines() if "fairseq-train" in line]
+        assert shlex.split(line)[-4:] == ["--dropout", "0.3", "--lr", "1e-3"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "variables"),
+        [(("--dry-run",), {"EXTRA": "--adam-betas '(0.9, 0.997)'"}), (("--dropout", "0.3"), {})],
+    )
+    def test_what_would_be_misread_is_an_error(self, arguments, variables):
+        result = self.call(*arguments, **variables)
+        assert result.returncode != 0
+        assert "--" in result.stderr
+
+
+def test_scores_equal_sacrebleus(tmp_path):
+    from sacrebleu.metrics import BLEU
+
+    pairs = [(f"ein well-known Wort {n} .", f"ein well-known Satz {n} .") for n in range(12)]
+    lines = [f"T-{n}\t{r}\nH-{n}\t-1\t{h}\nD-{n}\t-1\t{h}" for n, (h, r) in enumerate(pairs)]
+    (tmp_path / "out.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "ref").write_text("".join(f"{r}\n" for _, r in pairs))
+    script = ["bash", RECIPES / "papers" / "score.sh"]
+    hypotheses, references = zip(*pairs, strict=True)
+    for kind, split in (("sacrebleu", False), ("tokenized", False), ("compound", True)):
+        ours = float(call(*script, kind, tmp_path / "out.txt", tmp_path / "ref"))
+        sides = [
+            [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", s) if split else s for s in side]
+            for side in (hypotheses, references)
+        ]
+        tokenize = "13a" if kind == "sacrebleu" else "none"
+        expected = BLEU(tokenize=tokenize, force=True).corpus_score(sides[0], [sides[1]]).score
+        assert ours == pytest.approx(expected, abs=0.01)
+
+
+def test_the_table_has_published_numbers_beside_ours(tmp_path):
+    for seed, score in ((1, 20.0), (2, 22.0)):
+        (tmp_path / "sinpos" / str(seed)).mkdir(parents=True)
+        (tmp_path / "sinpos" / str(seed) / "test.bleu").write_text(f"{score}\n")
+    script = [sys.executable, RECIPES / "papers" / "table.py"]
+    table = run(*script, RECIPES / "papers" / "cape_en_de_6l.yaml", tmp_path).stdout
+    (row,) = [line for line in table.splitlines() if line.startswith("| sinpos")]
+    assert "27.66 ± 0.10 | 21.00 ± 1.41 | 2" in row
+
+
+def test_the_table_averages_years_as_the_paper_does(tmp_path):
+    """SHAPE, Table 2: Valid is the mean of 2010 to 2013, Test that of 2014 to 2016."""
+    years = {"test3": 20, "test4": 21, "test5": 22, "test6": 23}
+    years |= {"test": 30, "test1": 31, "test2": 35}
+    (tmp_path / "ape" / "1").mkdir(parents=True)
+    for test, score in years.items():
+        (tmp_path / "ape" / "1" / f"{test}.bleu").write_text(f"{score}\n")
+    script = [sys.executable, RECIPES / "papers" / "table.py"]
+    published = {
+        "vanilla": {"ape": ("23.61", "30.46"), "rpe": ("23.67", "30.54")},
+        "extrapolate": {"ape": ("22.18", "29.22"), "rpe": ("22.97", "29.86")},
+        "interpolate": {"ape": ("31.40", "38.23"), "shape": ("32.49", "39.09")},
+    }
+    for name, systems in published.items():
+        table = run(*script, RECIPES / "papers" / f"shape_{name}.yaml", tmp_path).stdout
+        for system, (valid, test) in systems.items():
+            (row,) = [line for line in table.splitlines() if line.startswith(f"| {system} ")]
+            ours = ("21.50", "32.00", 1) if system == "ape" else ("-", "-", 0)
+            assert f"| {valid} | {ours[0]} | {test} | {ours[1]} | {ours[2]} |" in row
