@@ -1,6 +1,7 @@
 """``cape-fairseq TOOL``: a table of the tools, and two that tell about the package."""
 
 import difflib
+import logging
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -103,6 +104,8 @@ def run_tool(name: str, argv: list[str]) -> None:
     elif name == "path":
         print_path(argv)
     else:
+        # fairseq says on import that tensorboardX is missing.
+        logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
         import_module(f"cape_fairseq.{TOOLS[name][0]}").main(argv)
 
 

@@ -3,7 +3,7 @@
 # documents with windows of sentences. Then translate the test set document by document and sentence by
 # sentence, and print BLEU and the loss by position.
 #
-#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] recipes/documents.sh [--dry-run] [-- OPTIONS]
+#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] [TARGET_CONTEXT=0] recipes/documents.sh [--dry-run] [-- OPTIONS]
 #
 # TEXT is that of recipes/train.sh, and has train.documents, valid.documents and test.documents with the
 # name of the document in every line (without them a split is one document). Also BPE, MERGES, LR,
@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/documents.sh}
 export TEXT SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
-CONTEXT=${CONTEXT:-1} STACKS=${STACKS:-400} LENGTHS=${LENGTHS:-"300 1000"}
+CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0} STACKS=${STACKS:-400} LENGTHS=${LENGTHS:-"300 1000"}
 case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
     *) export LR=${LR:-5e-4} UPDATES=${UPDATES:-30000} ;;
@@ -29,7 +29,7 @@ bash "$ROOT/recipes/train.sh" "$@"
 # multiple of 8 texts would leave a fifth of each batch empty.
 run mkdir -p "$SAVE"
 [ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
-    --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --task stacked_translation \
+    --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation \
     --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
     --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
     --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \

@@ -7,7 +7,8 @@
 # MODEL has config.json, model.safetensors and the tokenizer's files; TEXT is that of recipes/train.sh. MODEL_SRC
 # and MODEL_TGT are the languages as the model calls them (default: SRC, TGT), for instance eng_Latn. Two ways:
 #   ctranslate2  ENCODING (default: rope) replaces the sinusoids, and CTranslate2 serves the model
-#   documents    rope_cross with --sentence-context CONTEXT (default: 1), and cape-fairseq translate runs it
+#   documents    rope_cross with --sentence-context CONTEXT (default: 1) and --target-context TARGET_CONTEXT (0);
+#                cape-fairseq translate runs it
 # Also LR, UPDATES and SEED. The same command continues after an interruption.
 set -euo pipefail
 export BPE=sentencepiece
@@ -16,10 +17,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 MODEL=${MODEL:?give the folder of a model: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
 TEXT=${TEXT:?give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
 SRC=${SRC:-en} TGT=${TGT:-de} WAY=${WAY:-ctranslate2} OUT=${OUT:-runs/pretrained} SEED=${SEED:-1}
-MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT} LR=${LR:-1e-4} UPDATES=${UPDATES:-2000} CONTEXT=${CONTEXT:-1}
+MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT} LR=${LR:-1e-4} UPDATES=${UPDATES:-2000} CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0}
 case $WAY in
     ctranslate2) ENCODING=${ENCODING:-rope} DOCUMENTS=() ;;
-    documents) ENCODING=rope_cross DOCUMENTS=(--sentence-context "$CONTEXT" --task stacked_translation --stack-junction separator
+    documents) ENCODING=rope_cross DOCUMENTS=(--sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation --stack-junction separator
         --stack-probability 0.5 --stack-max-tokens 400 --required-batch-size-multiple 1) ;;
     *) stop "WAY is $WAY; give ctranslate2 or documents" ;;
 esac

@@ -107,7 +107,11 @@ def main(argv: list[str]) -> None:
         default="comma",
         help="between sentences (default: comma, CAPE's)",
     )
-    add("--separator", default="<sep>", help="separator token (default: <sep>)")
+    add(
+        "--separator",
+        default="<sep>",
+        help="separator token (default: <sep>, SHAPE's; documents need <s>)",
+    )
     add("--edges", default="80,100,120,140", help="lengths between bins (default: 80,100,120,140)")
     args = parser.parse_args(argv)
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)

@@ -56,6 +56,11 @@ def average(losses: np.ndarray, tokens: np.ndarray) -> Curve:
         return Curve(sentences, mean, np.sqrt(squares) / count)
 
 
+def format_mean(mean: float, error: float) -> str:
+    """Format a mean with its error, which a single sentence lacks."""
+    return f"{mean:.3f}" if np.isnan(error) else f"{mean:.3f} ± {error:.3f}"
+
+
 def average_bins(matrix: np.ndarray, edges: Sequence[int]) -> Curve:
     """Average the positions of the bins [edges[i], edges[i + 1])."""
     real = ~np.isnan(matrix)
@@ -113,7 +118,7 @@ def format_result(result: dict[str, Any]) -> str:
 
     def cells(kind: str, i: int) -> list[str]:
         curves = [system[kind] for system in systems.values()]
-        return [f"{c['mean'][i]:.3f} ± {c['error'][i]:.3f}" for c in curves]
+        return [format_mean(c["mean"][i], c["error"][i]) for c in curves]
 
     first = next(iter(systems.values()))
     rows = [

@@ -70,6 +70,11 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
     for folder in (*candidates, trained):
         if not (source and target) and folder.is_dir():
             source, target = data_utils.infer_language_pair(str(folder))
+    if not (source and target):
+        raise UserError(
+            f"{path} does not name its languages; give its binarized data as --data, or train with "
+            "--source-lang and --target-lang"
+        )
     for folder in candidates:
         if all((folder / f"dict.{language}.txt").is_file() for language in (source, target)):
             return folder, source, target
