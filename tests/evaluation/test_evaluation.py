@@ -127,6 +127,22 @@ def test_bleu_by_length_equals_sacrebleu_in_every_bin(tmp_path):
     assert figure.stat().st_size > 1000
 
 
+def test_equal_outputs_do_not_differ(tmp_path):
+    path = write_output(tmp_path / "a.txt", make_rows(1))
+    output = tmp_path / "bleu.json"
+    arguments = [f"a={path}", f"b={path}", "--samples", "50", "--json", str(output)]
+    assert main(["bleu-by-length", *arguments]) == 0
+    systems = json.loads(output.read_text())["systems"]
+    assert systems["a"]["all"]["p_value"] is None
+    assert systems["b"]["all"]["p_value"] == 1
+
+
+def test_a_single_sentence_has_no_error(tmp_path, capsys):
+    path = write_output(tmp_path / "a.txt", make_rows(1, 1), True)
+    assert main(["position-loss", f"a={path}"]) == 0
+    assert "nan" not in capsys.readouterr().out
+
+
 def test_length_ratio_and_sentences_kept():
     references = ["a b . c d .", "e f !"]
     texts = ["a b .", "e f ! g ! h !"]

@@ -100,6 +100,14 @@ class TestAverage:
         assert not (tmp_path / "x.pt").exists()
 
 
+def test_a_checkpoint_without_languages_and_data_is_an_error(cape_checkpoint, tmp_path, capsys):
+    state = torch.load(cape_checkpoint, weights_only=True)
+    state["cfg"]["task"].update(source_lang=None, target_lang=None, data=str(tmp_path / "gone"))
+    torch.save(state, tmp_path / "x.pt")
+    assert main(["export", str(tmp_path / "x.pt"), "--output", str(tmp_path / "ct2")]) == 1
+    assert "--data" in capsys.readouterr().err
+
+
 def test_hostile_checkpoints_are_not_loaded(tmp_path):
     class Hostile:
         def __reduce__(self):
