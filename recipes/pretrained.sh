@@ -40,28 +40,24 @@ keep_settings "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT"
 run mkdir -p "$OUT/tok" "$OUT/bpe"
 [ -e "$IMPORTED" ] || run cape-fairseq import "$MODEL" "$IMPORTED" --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT"
 
-separate_documents() {  # the test set, with an empty line between documents if TEXT names them
-    if [ -e "$TEXT/test.documents" ]; then
-        paste -d '\n' "$TEXT/test.documents" "$TEXT/test.$SRC" | awk 'NR % 2 { if (NR > 1 && $0 != name) print ""; name = $0; next } 1'
-    else
-        cat "$TEXT/test.$SRC"
-    fi
+separate_documents() {  # separate_documents FILE: the lines of the test set, with an empty line between documents
+    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 && $1 != name { print "" } { name = $1; sub(/^[^\t]*\t/, ""); print }'
 }
 
-join_documents() {  # without these empty lines
-    if [ -e "$TEXT/test.documents" ]; then
-        awk 'NR == FNR { if (FNR > 1 && $0 != name) first[FNR] = 1; name = $0; next }
-            { line++; if (line in first) { delete first[line]; line--; next } print }' "$TEXT/test.documents" -
-    else
-        cat
+translate_lines() {  # translate_lines CHECKPOINT: the test set, a line for each line
+    if [ ! -e "$TEXT/test.documents" ]; then
+        cape-fairseq translate "$1" --no-split < "$TEXT/test.$SRC"
+        return
     fi
+    separate_documents "$TEXT/test.$SRC" | cape-fairseq translate "$1" --no-split \
+        | paste <(separate_documents "$TEXT/test.documents") - | grep -v $'^\t' | cut -f2-
 }
 
 translate() {  # translate CHECKPOINT OUTPUT: the test set, a sentence a line
     if [ -n "$DRY_RUN" ]; then
         echo "cape-fairseq translate ${1@Q} --no-split < ${TEXT@Q}/test.$SRC > ${2@Q}"
     elif [ ! -e "$2" ]; then
-        separate_documents | cape-fairseq translate "$1" --no-split | join_documents > "$2.part"
+        translate_lines "$1" > "$2.part"
         same_lines "$TEXT/test.$TGT" "$2.part"
         mv "$2.part" "$2"
     fi

@@ -104,9 +104,9 @@ def main(argv: list[str]) -> None:
         help="an encoding with default options, or a checkpoint",
     )
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
-    parser.add_argument("--positions", type=int, default=100, help="number (default: 100)")
+    parser.add_argument("--positions", type=int, default=100, help="first N positions (100)")
     parser.add_argument(
-        "--side", choices=("encoder", "decoder"), default="encoder", help="(default: encoder)"
+        "--side", choices=("encoder", "decoder"), default="encoder", help="default: encoder"
     )
     parser.add_argument("--layer", type=int, default=0, help="layer, from 0 (default: 0)")
     parser.add_argument("--dim", type=int, default=128, help="width without checkpoint (128)")

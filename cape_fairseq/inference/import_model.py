@@ -4,7 +4,7 @@ import json
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
@@ -14,7 +14,6 @@ from torch import Tensor
 
 import cape_fairseq.models  # noqa: F401  (registers the architecture)
 from cape_fairseq.command_line import UserError, build_parser, write_folder
-from cape_fairseq.inference import segmentation
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import (
     Vocabulary,
@@ -23,7 +22,7 @@ from cape_fairseq.inference.hugging_face import (
     read_parameters,
     read_vocabulary,
 )
-from cape_fairseq.inference.segmentation import PREFIXES
+from cape_fairseq.inference.segmentation import PREFIXES, find_sentencepiece
 
 EXAMPLES = """
   cape-fairseq import opus-mt-en-de imported
@@ -45,6 +44,22 @@ TOKENIZER_FILES = {
     "target.spm": "target.spm",
     "sentencepiece.bpe.model": "sentencepiece.model",
 }
+
+
+class Languages(NamedTuple):
+    """The languages of a pair, and the codes that begin each text."""
+
+    source: str
+    target: str
+    prefixes: dict[str, list[str]]  # of "source" and "target"
+
+
+class Embeddings(NamedTuple):
+    """Embeddings of both sides and of the output, [V, C] each, by Hugging Face's indices."""
+
+    encoder: Tensor
+    decoder: Tensor
+    output: Tensor
 
 
 def find_eos(config: dict[str, Any]) -> int:
@@ -95,6 +110,24 @@ def choose_options(config: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+def find_embeddings(state: dict[str, Tensor], config: dict[str, Any]) -> Embeddings:
+    """Find the embeddings. Of tables that are shared a file may hold one, by any of their names.
+
+    Raises:
+        UserError: there are none.
+    """
+    head = "lm_head.weight"
+    names = ("model.shared.weight", "model.{}.embed_tokens.weight", head)
+    every_name = [name.format(side) for side in ("encoder", "decoder") for name in names]
+    shared = next((state[name] for name in every_name if name in state), None)
+    if shared is None:
+        raise UserError("the parameters have no embeddings, such as model.shared.weight")
+    encoder = state.get("model.encoder.embed_tokens.weight", shared)
+    decoder = state.get("model.decoder.embed_tokens.weight", shared)
+    ties = config.get("tie_word_embeddings", True)
+    return Embeddings(encoder, decoder, decoder if ties else state.get(head, decoder))
+
+
 def convert_parameters(
     state: dict[str, Tensor], config: dict[str, Any], source: Vocabulary, target: Vocabulary
 ) -> dict[str, Tensor]:
@@ -104,26 +137,21 @@ def convert_parameters(
         for name, value in state.items()
         if name.startswith(("model.encoder.layer", "model.decoder.layer"))
     }
-    shared = state.get("model.shared.weight", state.get("lm_head.weight"))
-    encoder = state.get("model.encoder.embed_tokens.weight", shared)
-    decoder = state.get("model.decoder.embed_tokens.weight", shared)
-    encoder = decoder if encoder is None else encoder
-    decoder = encoder if decoder is None else decoder
-    ties = config.get("tie_word_embeddings", True)
-    output = decoder if ties else state.get("lm_head.weight", decoder)
+    found = find_embeddings(state, config)
+    bos, eos = Dictionary().bos(), Dictionary().eos()
     converted = {
         **layers,
-        "encoder.embed_tokens.weight": encoder[source.rows],
-        "decoder.embed_tokens.weight": decoder[target.rows],
-        "decoder.output_projection.weight": output[target.rows],
+        "encoder.embed_tokens.weight": found.encoder[source.rows],
+        "decoder.embed_tokens.weight": found.decoder[target.rows],
+        "decoder.output_projection.weight": found.output[target.rows],
     }
-    eos = Dictionary().eos()
-    converted["decoder.embed_tokens.weight"][eos] = decoder[find_start(config)]
+    converted["decoder.embed_tokens.weight"][eos] = found.decoder[find_start(config)]
     if config["model_type"] == "marian":
-        bias = state.get("final_logits_bias", torch.zeros(len(output))).flatten()[target.rows]
-        bias[Dictionary().bos()] = NO_SCORE
+        no_bias = torch.zeros(len(found.output))
+        bias = state.get("final_logits_bias", no_bias).flatten()[target.rows]
+        bias[bos] = NO_SCORE
         converted["decoder.output_projection.bias"] = bias
-        converted["decoder.output_projection.weight"][Dictionary().bos()] = 0
+        converted["decoder.output_projection.weight"][bos] = 0
     return converted
 
 
@@ -147,10 +175,8 @@ def build_dictionary(words: list[str], path: Path) -> Dictionary:
     return stored
 
 
-def choose_languages(
-    folder: Path, args: Namespace, vocabulary: Vocabulary, kind: str
-) -> tuple[str, str, dict[str, list[str]]]:
-    """Return the languages, and the codes that begin each source and target.
+def choose_languages(folder: Path, args: Namespace, vocabulary: Vocabulary, kind: str) -> Languages:
+    """Choose the languages, and the codes that begin each source and target.
 
     Raises:
         UserError: they are unknown, or the model has none of that name.
@@ -162,13 +188,10 @@ def choose_languages(
         raise UserError(f"{folder} does not name its languages; give --source-lang, --target-lang")
     if kind == "m2m_100":
         codes = [vocabulary.find_code(f"__{name}__", name) for name in (source, target)]
-        return source, target, {"source": codes[:1], "target": codes[1:]}
+        return Languages(source, target, {"source": codes[:1], "target": codes[1:]})
     has_codes = any(word.startswith(">>") and word.endswith("<<") for word in vocabulary.words)
-    return (
-        source,
-        target,
-        {"source": [vocabulary.find_code(f">>{target}<<")] if has_codes else [], "target": []},
-    )
+    code = [vocabulary.find_code(f">>{target}<<")] if has_codes else []
+    return Languages(source, target, {"source": code, "target": []})
 
 
 def format_options(options: dict[str, Any]) -> str:
@@ -187,21 +210,21 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
     if (folder / "target_vocab.json").is_file():
         size = config.get("decoder_vocab_size") or config["vocab_size"]
         target = read_vocabulary(folder, "target_vocab.json", size)
-    *languages, prefixes = choose_languages(folder, args, source, config["model_type"])
+    languages = choose_languages(folder, args, source, config["model_type"])
     state = convert_parameters(read_parameters(folder), config, source, target)
     dictionaries = [
         build_dictionary(vocabulary.words, output / f"dict.{language}.txt")
-        for vocabulary, language in zip((source, target), languages, strict=True)
+        for vocabulary, language in ((source, languages.source), (target, languages.target))
     ]
     arguments = Namespace(arch="sinpos_transformer", **options)
     model = build_model(arguments, TranslationTask(TranslationConfig(), *dictionaries))
     # Without a version fairseq takes a checkpoint for an old one, without a final layer norm.
     state |= {name: model.state_dict()[name] for name in ("encoder.version", "decoder.version")}
     model.load_state_dict(state, strict=True)
-    names = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    names = {"source_lang": languages.source, "target_lang": languages.target}
     arguments = Namespace(**vars(arguments), data="", task="translation", **names)
     torch.save(build_checkpoint(arguments, model.state_dict()), output / "model.pt")
-    (output / PREFIXES).write_text(json.dumps(prefixes) + "\n", encoding="utf-8")
+    (output / PREFIXES).write_text(json.dumps(languages.prefixes) + "\n", encoding="utf-8")
     (output / "options.txt").write_text(format_options(options) + "\n", encoding="utf-8")
     for name, new_name in files.items():
         shutil.copy(folder / name, output / new_name)
@@ -213,7 +236,7 @@ def check_tokenizer(folder: Path, kind: str) -> dict[str, str]:
     for name in names:
         if not (folder / name).is_file():
             raise UserError(f"there is no {folder / name}")
-        segmentation.find_sentencepiece([folder / name])
+        find_sentencepiece([folder / name])
     return {name: TOKENIZER_FILES[name] for name in names}
 
 

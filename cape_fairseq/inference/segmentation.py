@@ -18,8 +18,7 @@ PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of 
 
 
 class Segmentation(NamedTuple):
-    """How text becomes subwords: the options of fairseq, and SentencePiece's model of the target
-    side."""
+    """Subword segmentation: fairseq's options, and SentencePiece's model of the target side."""
 
     options: dict[str, str]
     target_model: str | None = None
