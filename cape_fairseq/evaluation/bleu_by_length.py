@@ -20,6 +20,7 @@ from cape_fairseq.command_line import (
     format_table,
     parse_single_files,
     plot_axes,
+    read_lines,
     write_json,
 )
 from cape_fairseq.evaluation.generated import read_translations, remove_bpe
@@ -27,7 +28,7 @@ from cape_fairseq.evaluation.scores import build_bleu, compute_kept_ends, comput
 
 EXAMPLES = """
   cape-fairseq bleu-by-length sinpos=sinpos.txt cape=cape.txt --plot bleu.png
-  cape-fairseq bleu-by-length floater=floater.txt --edges 0,80,100,120,140,inf
+  cape-fairseq bleu-by-length floater=floater.txt --edges 0,80,100,120,140,inf --source bpe/test.en
 """
 SHAPE_EDGES = "0,10,20,30,40,50,60,70,inf"
 
@@ -70,10 +71,22 @@ class Corpus(NamedTuple):
         return cls([sentence.source for sentence in sentences], references, texts)
 
 
+def count_lengths(corpus: Corpus, words: bool, source: Path | None) -> list[int]:
+    """Count the tokens, or words, of every source, as printed or as in the file ``source``."""
+    sentences = list(read_lines(source)) if source else corpus.sources
+    if len(sentences) != len(corpus.sources):
+        raise UserError(
+            f"{source} has {len(sentences)} lines for {len(corpus.sources)} translations; give "
+            "the text that the test set was binarized from"
+        )
+    return [len((remove_bpe(line) if words else line).split()) for line in sentences]
+
+
 def measure(
     files: dict[str, Path],
     edges: Sequence[float],
     words: bool = False,
+    source: Path | None = None,
     samples: int = 1000,
     language: str | None = None,
     tokenize: str | None = None,
@@ -81,11 +94,11 @@ def measure(
     """Measure BLEU, length ratio and sentences kept by source length.
 
     The first system is the baseline of sacreBLEU's paired bootstrap. Lengths are in tokens as
-    fairseq-generate printed them, or in words.
+    fairseq-generate printed them (--remove-bpe joins subwords) or as in the file ``source``, or in
+    words.
     """
     corpus = Corpus.read(files)
-    sources = [remove_bpe(source) if words else source for source in corpus.sources]
-    lengths = [len(source.split()) for source in sources]
+    lengths = count_lengths(corpus, words, source)
     bins = {
         name_bin(low, high): [i for i, n in enumerate(lengths) if low <= n < high]
         for low, high in itertools.pairwise(edges)
@@ -162,6 +175,9 @@ def main(argv: list[str]) -> None:
     )
     parser.add_argument("--words", action="store_true", help="lengths in words, not tokens")
     parser.add_argument(
+        "--source", type=Path, metavar="FILE", help="segmented source, to count its subwords"
+    )
+    parser.add_argument(
         "--samples", type=int, default=1000, help="samples of the bootstrap (default: 1000)"
     )
     parser.add_argument("--language", help="target language, for sacreBLEU's tokenizer")
@@ -169,7 +185,7 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     files, edges = parse_single_files(args.files), parse_edges(args.edges)
     choice = {"language": args.language, "tokenize": args.tokenize}
-    result = measure(files, edges, args.words, args.samples, **choice)
+    result = measure(files, edges, args.words, args.source, args.samples, **choice)
     print(format_result(result))
     if args.plot:
         plot(result, args.plot)

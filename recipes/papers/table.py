@@ -1,5 +1,6 @@
 """Print a table of a paper with the published numbers beside ours: table.py CONFIG OUT."""
 
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -33,34 +34,53 @@ def average_tests(scores: list[list[float]]) -> list[float]:
     return [statistics.fmean(seed) for seed in zip(*scores, strict=True)]
 
 
+def measure_speed(out: Path, system: str) -> float | None:
+    """Return the median words/s of the training logs of all seeds."""
+    logs = [path.read_text() for path in sorted(out.glob(f"{system}/*/train.log"))]
+    rates = re.findall(r"train_inner .*?wps=([\d.]+)", "\n".join(logs))
+    return statistics.median(map(float, rates)) if rates else None
+
+
+def build_speed_cells(out: Path, systems: list[str], system: str, published: dict) -> list[str]:
+    """Return published and measured training speed, relative to the first system."""
+    first, speed = measure_speed(out, systems[0]), measure_speed(out, system)
+    ours = f"x{speed / first:.2f}" if first and speed else "-"
+    return [f"x{published[system]:.2f}" if system in published else "-", ours]
+
+
+def build_score_cells(config: dict, out: Path, name: str) -> list[str]:
+    """Return published and measured scores of every test set and average, and the seeds."""
+    published = config["systems"][name].get("published", {})
+    tests = config.get("tests", {"test": "test"})
+    scores = {test: read_scores(out, name, test) for test in tests}
+    cells = []
+    for test in tests:
+        cells += [format_published(published.get(test)), format_scores(scores[test])]
+    for members in config.get("averages", {}).values():
+        known = [float(published[test]) for test in members if test in published]
+        cells.append(f"{statistics.fmean(known):.2f}" if len(known) == len(members) else "-")
+        cells.append(format_scores(average_tests([scores[test] for test in members])))
+    return [*cells, str(max(map(len, scores.values())))]
+
+
 def main() -> None:
     """Print the table."""
     config, out = yaml.safe_load(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     tests = config.get("tests", {"test": "test"})
-    averages = config.get("averages", {})  # name -> tests
+    columns = [*tests.values(), *config.get("averages", {})]  # averages: name -> tests
+    head = ["system", *(f"{name} {kind}" for name in columns for kind in ("published", "ours"))]
+    head.append("seeds")
+    if "speed" in config:
+        head += ["speed published", "speed ours"]
     print(f"# {config['title']} ({config['score']} BLEU)\n")
-    head = [
-        "system",
-        *(
-            f"{name} {kind}"
-            for name in [*tests.values(), *averages]
-            for kind in ("published", "ours")
-        ),
-    ]
-    print(f"| {' | '.join(head)} | seeds |")
-    print("| --- " * (len(head) + 1) + "|")
-    for name, system in config["systems"].items():
-        published = system.get("published", {})
-        cells, seeds = [], 0
-        for test in tests:
-            scores = read_scores(out, name, test)
-            seeds = max(seeds, len(scores))
-            cells += [format_published(published.get(test)), format_scores(scores)]
-        for members in averages.values():
-            known = [float(published[test]) for test in members if test in published]
-            cells.append(f"{statistics.fmean(known):.2f}" if len(known) == len(members) else "-")
-            cells.append(format_scores(average_tests([read_scores(out, name, t) for t in members])))
-        print(f"| {name} | {' | '.join(cells)} | {seeds} |")
+    print(f"| {' | '.join(head)} |")
+    print("| --- " * len(head) + "|")
+    systems = list(config["systems"])
+    for name in systems:
+        cells = [name, *build_score_cells(config, out, name)]
+        if "speed" in config:
+            cells += build_speed_cells(out, systems, name, config["speed"])
+        print(f"| {' | '.join(cells)} |")
     if "plot" in config:
         plot(config, tests, out)
 

@@ -17,38 +17,7 @@ from cape_fairseq.evaluation.scores import (
     compute_length_ratio,
     count_sentence_ends,
 )
-
-RNG = np.random.default_rng(0)
-
-
-def write_output(path, rows, scored=False):
-    """Write rows of (source, reference, translation, log-probabilities in nats)."""
-    lines = []
-    for number in RNG.permutation(len(rows)):
-        source, reference, translation, scores = rows[number]
-        base2 = " ".join(f"{score / math.log(2):.4f}" for score in scores)
-        hypothesis = reference if scored else translation
-        lines += [
-            f"S-{number}\t{source}",
-            f"T-{number}\t{reference}",
-            f"H-{number}\t-0.5\t{hypothesis}",
-            f"D-{number}\t-0.5\t{hypothesis}",
-            f"P-{number}\t{base2}",
-        ]
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def make_rows(seed: int, count: int = 12):
-    rng = np.random.default_rng(seed)
-    words = np.random.default_rng(1)
-    rows = []
-    for number in range(count):
-        reference = " ".join(f"w{words.integers(9)}" for _ in range(3 + number)) + " ."
-        kept = [w if rng.random() < 0.8 else "x" for w in reference.split()]
-        length = len(reference.split()) + 1
-        rows.append((reference.upper(), reference, " ".join(kept), -rng.random(length)))
-    return rows
+from tests.evaluation.support import RNG, make_rows, write_output
 
 
 def test_sentences_are_read_in_order_in_nats(tmp_path):
@@ -106,35 +75,6 @@ class TestPositionLoss:
     def test_systems_must_have_scored_the_same_references(self, tmp_path):
         paths = [write_output(tmp_path / str(n), make_rows(1, n), True) for n in (3, 4)]
         assert main(["position-loss", f"a={paths[0]}", f"b={paths[1]}"]) == 1
-
-
-def test_bleu_by_length_equals_sacrebleu_in_every_bin(tmp_path):
-    rows = make_rows(1)
-    files = [write_output(tmp_path / f"{s}.txt", make_rows(s)) for s in (1, 2)]
-    output = tmp_path / "bleu.json"
-    arguments = [f"a={files[0]}", f"b={files[1]}", "--edges", "0,8,100", "--samples", "50"]
-    figure = tmp_path / "bleu.png"
-    assert main(["bleu-by-length", *arguments, "--json", str(output), "--plot", str(figure)]) == 0
-    found = json.loads(output.read_text())["systems"]["a"]
-    for name, members in (
-        ("0-7", [r for r in rows if len(r[0].split()) < 8]),
-        ("8-99", [r for r in rows if len(r[0].split()) >= 8]),
-        ("all", rows),
-    ):
-        expected = BLEU().corpus_score([r[2] for r in members], [[r[1] for r in members]]).score
-        assert found[name]["bleu"] == pytest.approx(expected, abs=0.01)
-        assert found[name]["sentences"] == len(members)
-    assert figure.stat().st_size > 1000
-
-
-def test_equal_outputs_do_not_differ(tmp_path):
-    path = write_output(tmp_path / "a.txt", make_rows(1))
-    output = tmp_path / "bleu.json"
-    arguments = [f"a={path}", f"b={path}", "--samples", "50", "--json", str(output)]
-    assert main(["bleu-by-length", *arguments]) == 0
-    systems = json.loads(output.read_text())["systems"]
-    assert systems["a"]["all"]["p_value"] is None
-    assert systems["b"]["all"]["p_value"] == 1
 
 
 def test_a_single_sentence_has_no_error(tmp_path, capsys):

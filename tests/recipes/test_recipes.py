@@ -14,6 +14,7 @@ import pytest
 import yaml
 from fairseq import options
 
+from cape_fairseq.cli import TOOLS
 from cape_fairseq.inference.checkpoints import find_junction
 from tests.recipes.support import PATH, RECIPES, call
 from tests.support import ROOT, run
@@ -75,6 +76,41 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
         )
         assert abs(tokens * frequency * gpus - config["tokens_per_update"]) < gpus * frequency
         assert tokens <= config["tokens_per_gpu"]
+
+
+@pytest.mark.parametrize("table", [name for name in TABLES if "figures" in TABLES[name]])
+def test_figures_use_every_seed_that_was_trained(table, tmp_path):
+    """Commands are recorded; fairseq's parser and the list of tools know them."""
+    config, programs, out = TABLES[table], tmp_path / "bin", tmp_path / "out"
+    programs.mkdir()
+    for name in ("fairseq-generate", "cape-fairseq"):
+        (programs / name).write_text(f'#!/bin/bash\necho "{name} ${{*@Q}}" >> {tmp_path}/calls\n')
+        (programs / name).chmod(0o755)
+    for system in config["systems"]:
+        for seed in config.get("seeds", [1]):
+            (out / system / str(seed)).mkdir(parents=True)
+            for name in ("model.pt", "table1.test7.txt", "table1.test8.txt"):
+                (out / system / str(seed) / name).touch()
+    variables = {
+        "OUT": str(out),
+        "DATA": "data",
+        "CORPUS": "corpus",
+        "USER_DIR": str(ROOT / "cape_fairseq"),
+    }
+    environment = {**variables, "PATH": f"{programs}:/usr/bin:/bin"}
+    script = ["bash", "-euo", "pipefail", "-c", config["figures"]]
+    subprocess.run(script, env=environment, cwd=tmp_path, check=True)
+    calls = [shlex.split(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    for name, *arguments in calls:
+        if name == "fairseq-generate":
+            options.parse_args_and_arch(options.get_generation_parser(), arguments)
+        else:
+            assert arguments[0] in TOOLS
+    losses = [c for c in calls if c[:2] == ["cape-fairseq", "position-loss"]]
+    for loss in losses:
+        files = dict(word.split("=") for word in loss[2:] if "=" in word)
+        assert {len(paths.split(",")) for paths in files.values()} == {len(config["seeds"])}
+    assert len(losses) == table.startswith("cape")
 
 
 @pytest.mark.parametrize("recipe", ["quickstart", "train", "floater", "documents", "pretrained"])
@@ -209,13 +245,30 @@ def test_the_table_averages_years_as_the_paper_does(tmp_path):
         (tmp_path / "ape" / "1" / f"{test}.bleu").write_text(f"{score}\n")
     script = [sys.executable, RECIPES / "papers" / "table.py"]
     published = {
-        "vanilla": {"ape": ("23.61", "30.46"), "rpe": ("23.67", "30.54")},
-        "extrapolate": {"ape": ("22.18", "29.22"), "rpe": ("22.97", "29.86")},
-        "interpolate": {"ape": ("31.40", "38.23"), "shape": ("32.49", "39.09")},
+        "vanilla": {"ape": ("23.61", "30.46", "26.55"), "rpe": ("23.67", "30.54", "26.61")},
+        "extrapolate": {"ape": ("22.18", "29.22", "25.19"), "rpe": ("22.97", "29.86", "25.92")},
+        "interpolate": {"ape": ("31.40", "38.23", "34.33"), "shape": ("32.49", "39.09", "35.32")},
     }
     for name, systems in published.items():
         table = run(*script, RECIPES / "papers" / f"shape_{name}.yaml", tmp_path).stdout
-        for system, (valid, test) in systems.items():
+        for system, (valid, test, average) in systems.items():
             (row,) = [line for line in table.splitlines() if line.startswith(f"| {system} ")]
-            ours = ("21.50", "32.00", 1) if system == "ape" else ("-", "-", 0)
-            assert f"| {valid} | {ours[0]} | {test} | {ours[1]} | {ours[2]} |" in row
+            ours = ("21.50", "32.00", "26.00", 1) if system == "ape" else ("-", "-", "-", 0)
+            expected = f"| {valid} | {ours[0]} | {test} | {ours[1]} | {average} | {ours[2]} |"
+            assert f"{expected} {ours[3]} |" in row
+
+
+def test_the_table_has_the_speed_of_training_beside_the_first_system(tmp_path):
+    """SHAPE, Table 2. Two seeds count together; other lines of the log do not count."""
+    rates = {("ape", 1): [90, 100], ("ape", 2): [110], ("rpe", 1): [40, 50, 60]}
+    for (system, seed), values in rates.items():
+        folder = tmp_path / system / str(seed)
+        folder.mkdir(parents=True)
+        lines = [f"| train_inner | epoch 001: 31 / 62 loss=1.5, wps={x}, ups=0.5" for x in values]
+        (folder / "train.log").write_text("\n".join([*lines, "| train | wps 9 | wps=9", ""]))
+    script = [sys.executable, RECIPES / "papers" / "table.py"]
+    table = run(*script, RECIPES / "papers" / "shape_vanilla.yaml", tmp_path).stdout
+    speeds = {line.split(" | ")[0]: line.split(" | ")[-2:] for line in table.splitlines()}
+    assert speeds["| ape"] == ["x1.00", "x1.00 |"]
+    assert speeds["| rpe"] == ["x0.91", "x0.50 |"]
+    assert speeds["| shape"] == ["x1.01", "- |"]
