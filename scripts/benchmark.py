@@ -1,13 +1,13 @@
 """Time and memory of encodings, decoding and documents, beside stock fairseq and other toolkits.
 
     benchmark.py step [--size base] [--lengths 30,100,300] [--peers]    a training step
+    benchmark.py modules [--size table9]            CAPE's Table 9: layer, encoder, decoder
     benchmark.py memory [--words 32000]             peak memory of a training step, MiB
     benchmark.py decode [--peers]                   beam 4, forced to the length of the source
     benchmark.py documents [--lengths 100,4000]     per target token, beside sentences alone
 
 Systems take turns, round after round; each line of JSON has ratios of medians, and quartiles in
-milliseconds. Weights are random. ``--size table9`` has the sizes of CAPE's Table 9. ``--peers``
-adds the toolkits of peers.py that are installed.
+milliseconds. Weights are random. ``--peers`` adds the toolkits of peers.py that are installed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from torch.nn import functional as F
 import cape_fairseq.models  # noqa: F401
 from cape_fairseq.criterions import chunked
 from cape_fairseq.documents.search import DocumentGenerator
+from cape_fairseq.modules.plan import AttentionPlan
 
 STEPS = "stock,sinpos,sinpos+chunked+dropout,cape,rope_cross,relpos,floater"
 SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6), "table9": (768, 3072, 8, 6)}
@@ -73,14 +74,17 @@ def make_loss(name: str, args: Namespace, batch: dict[str, Any]) -> tuple[Any, A
     source, lengths, previous = batch["net_input"].values()
     if encoding == "transformers":
         model = build_marian(args.words, *SIZES[args.size])
-        return model, lambda: F.cross_entropy(
-            model(source, torch.ones_like(source), previous).logits.flatten(0, 1),
-            target.flatten(), label_smoothing=0.1)  # fmt: skip
+
+        def compute_loss() -> torch.Tensor:
+            scores = model(source, torch.ones_like(source), previous).logits
+            return F.cross_entropy(scores.flatten(0, 1), target.flatten(), label_smoothing=0.1)
+
+        return model, compute_loss
     if encoding == "joeynmt":
         model = build_joey(args.words, *SIZES[args.size])
         mask = torch.ones_like(source, dtype=torch.bool).unsqueeze(1)
-        inputs = {"src": source, "trg_input": previous, "trg": target, "src_mask": mask,
-                  "trg_mask": mask, "src_length": lengths}  # fmt: skip
+        inputs = {"src": source, "trg_input": previous, "trg": target, "src_length": lengths}
+        inputs |= {"src_mask": mask, "trg_mask": mask}
         return model, lambda: model(return_type="loss", **inputs)[0]
     arch = "transformer" if encoding == "stock" else f"{encoding}_transformer"
     options = {"fast_dropout": "dropout" in switches}
@@ -94,9 +98,11 @@ def make_loss(name: str, args: Namespace, batch: dict[str, Any]) -> tuple[Any, A
 def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Callable[[], None]:
     model, compute_loss = make_loss(name, args, batch)
     model.train()
-    cfg = FairseqAdamConfig(adam_betas="(0.9, 0.98)", use_old_adam=True, lr=[1e-4])
-    optimizer = (torch.optim.AdamW(model.parameters(), lr=1e-4) if name in PEERS
-                 else FairseqAdam(cfg, list(model.parameters())))  # fmt: skip
+    if name in PEERS:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    else:
+        cfg = FairseqAdamConfig(adam_betas="(0.9, 0.98)", use_old_adam=True, lr=[1e-4])
+        optimizer = FairseqAdam(cfg, list(model.parameters()))
 
     def step() -> None:
         optimizer.zero_grad()
@@ -129,6 +135,35 @@ def run_step(args: Namespace) -> None:
         batch = make_batch(length, TOKENS // length, args.words)
         runs = {name: make_step(name, args, batch) for name in names}
         measure(runs, args, names[0], part="step", length=length, size=args.size)
+
+
+def build_passes(name: str, args: Namespace, length: int) -> dict[str, Callable[[], None]]:
+    """Build forward and backward pass of a layer, the encoder and the decoder, for 50 sentences."""
+    source, lengths, previous = make_batch(length, 50, args.words)["net_input"].values()
+    options = {"relpos_max_distance": args.context} if name == "relpos" else {}
+    model = build(f"{name}_transformer", args, **options).train()
+    x = torch.randn(length, 50, SIZES[args.size][0], requires_grad=True)
+    with torch.no_grad():
+        encoded = model.encoder(source, lengths)
+
+    def run_layer() -> None:
+        model.encoder.layers[0](x, AttentionPlan()).sum().backward()
+
+    def run_encoder() -> None:
+        model.encoder(source, lengths)["encoder_out"][0].sum().backward()
+
+    def run_decoder() -> None:
+        model.decoder(previous, encoded, features_only=True)[0].sum().backward()
+
+    return {"layer": run_layer, "encoder": run_encoder, "decoder": run_decoder}
+
+
+def run_modules(args: Namespace) -> None:
+    for length in args.lengths or [10, 100]:
+        passes = {name: build_passes(name, args, length) for name in ("nopos", "relpos")}
+        for module in ("layer", "encoder", "decoder"):
+            runs = {name: modules[module] for name, modules in passes.items()}
+            measure(runs, args, "nopos", part=module, length=length, context=args.context)
 
 
 def run_memory(args: Namespace) -> None:
@@ -167,8 +202,8 @@ def run_documents(args: Namespace) -> None:
     arch, rows = "rope_cross_transformer", 4
     plain = build(arch, args)
     sentences = make_generator(plain, args, SENTENCE)
-    documents = make_generator(build(arch, args, sentence_context=1), args, SENTENCE,
-                               DocumentGenerator)  # fmt: skip
+    model = build(arch, args, sentence_context=1)
+    documents = make_generator(model, args, SENTENCE, DocumentGenerator)
     for total in args.lengths or [100, 400, 1000, 4000, 16000]:
         text = make_batch(total, rows, args.words)
         text["net_input"]["src_tokens"][:, SENTENCE - 1 : -1 : SENTENCE] = 0
@@ -184,7 +219,13 @@ def run_documents(args: Namespace) -> None:
         print(json.dumps({"peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
-PARTS = {"step": run_step, "memory": run_memory, "decode": run_decode, "documents": run_documents}
+PARTS = {
+    "step": run_step,
+    "modules": run_modules,
+    "memory": run_memory,
+    "decode": run_decode,
+    "documents": run_documents,
+}
 
 
 if __name__ == "__main__":
@@ -195,6 +236,9 @@ if __name__ == "__main__":
     parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")])
     parser.add_argument("--systems", default=STEPS, help=f"default: {STEPS}")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--context", type=int, default=100, help="relpos of modules: tokens on a side"
+    )
     parser.add_argument("--peers", action="store_true", help="also other toolkits, see peers.py")
     arguments = parser.parse_args()
     torch.manual_seed(1)

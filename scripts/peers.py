@@ -28,8 +28,10 @@ def build_marian(words: int, dim: int, hidden: int, heads: int, layers: int) -> 
     sizes = {"ffn_dim": hidden, "attention_heads": heads, "layers": layers}
     sides = {f"{side}_{k}": value for side in ("encoder", "decoder") for k, value in sizes.items()}
     ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
-    return MarianMTModel(MarianConfig(vocab_size=words, d_model=dim, dropout=0.1,
-                                      forced_eos_token_id=None, **ids, **sides))  # fmt: skip
+    cfg = MarianConfig(
+        vocab_size=words, d_model=dim, dropout=0.1, forced_eos_token_id=None, **ids, **sides
+    )
+    return MarianMTModel(cfg)
 
 
 def build_joey(words: int, dim: int, hidden: int, heads: int, layers: int) -> Any:
@@ -42,8 +44,8 @@ def build_joey(words: int, dim: int, hidden: int, heads: int, layers: int) -> An
     ids = {f"{name}_id": number for name, number in symbols.items()}
     cfg = Namespace(**ids, **names, sep_token=None, lang_tags=[])
     vocabulary = Vocabulary([f"w{number}" for number in range(words - 4)], cfg)
-    side = {"type": "transformer", "hidden_size": dim, "ff_size": hidden, "num_heads": heads,
-            "num_layers": layers, "dropout": 0.1, "embeddings": {"embedding_dim": dim}}  # fmt: skip
+    side = {"type": "transformer", "hidden_size": dim, "ff_size": hidden, "num_heads": heads}
+    side |= {"num_layers": layers, "dropout": 0.1, "embeddings": {"embedding_dim": dim}}
     tied = {"tied_embeddings": True, "tied_softmax": True}
     model = build_model({"encoder": side, "decoder": side, **tied}, vocabulary, vocabulary)
     model.loss_function = ("crossentropy", 0.1)

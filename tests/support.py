@@ -191,7 +191,8 @@ def train_options(data: Path, save: Path, arch: str, updates: int) -> list:
     ]
 
 
-def train(data: Path, save: Path, *more, arch: str = "cape_transformer_tiny", updates: int = 6,
-          **options) -> str:  # fmt: skip
+def train(
+    data: Path, save: Path, *more, arch: str = "cape_transformer_tiny", updates: int = 6, **options
+) -> str:
     """Train a very small model; return what fairseq-train printed."""
     return fairseq("train", *train_options(data, save, arch, updates), *more, **options)

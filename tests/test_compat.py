@@ -67,8 +67,10 @@ class TestRetainedDropout:
 def test_stock_calls_of_the_decoder_and_the_model():
     model, stock = build("sinpos", share_all_embeddings=True), build_stock()
     model.load_state_dict(stock.state_dict(), strict=True)
-    found = [m.decoder.extract_features(TARGET, m.encoder(SOURCE), None, False)[0]
-             for m in (model, stock)]  # fmt: skip
+    found = [
+        m.decoder.extract_features(TARGET, m.encoder(SOURCE), None, False)[0]
+        for m in (model, stock)
+    ]
     torch.testing.assert_close(*found, atol=1e-5, rtol=0)
     assert model.args.arch == ARCH
 
@@ -257,8 +259,8 @@ class TestResumeInsideAnEpoch:
         assert "resuming inside epoch" not in output
 
     def test_a_task_without_a_dataclass_resumes(self, data_bin, tmp_path):
-        task = ("--task", "translation_multi_simple_epoch", "--langs", "en,de", "--lang-pairs",
-                "en-de", "--batch-size", 8)  # fmt: skip
+        languages = ("--langs", "en,de", "--lang-pairs", "en-de")
+        task = ("--task", "translation_multi_simple_epoch", *languages, "--batch-size", 8)
         for updates in (3, 5):
             output = train(data_bin, tmp_path, *task, arch=ARCH, updates=updates)
         assert "done training" in output

@@ -131,14 +131,23 @@ def test_two_processes_train_and_resume_together(data_bin, tmp_path):
 
 def test_hydra_trains(data_bin, tmp_path):
     overrides = [
-        "task=translation", f"task.data={data_bin}", "task.source_lang=en", "task.target_lang=de",
-        "+model._name=cape_transformer_tiny", "+model.cape_global_shift=2",
+        "task=translation",
+        f"task.data={data_bin}",
+        "task.source_lang=en",
+        "task.target_lang=de",
+        "+model._name=cape_transformer_tiny",
+        "+model.cape_global_shift=2",
         "criterion=cross_entropy",
-        "optimizer=adam", "optimization.lr=[0.001]", "optimization.max_update=2",
-        "dataset.max_tokens=400", "common.cpu=true", f"checkpoint.save_dir={tmp_path}/save",
-        "dataset.num_workers=0", f"common.user_dir={ROOT}/cape_fairseq",
+        "optimizer=adam",
+        "optimization.lr=[0.001]",
+        "optimization.max_update=2",
+        "dataset.max_tokens=400",
+        "common.cpu=true",
+        f"checkpoint.save_dir={tmp_path}/save",
+        "dataset.num_workers=0",
+        f"common.user_dir={ROOT}/cape_fairseq",
         f"hydra.run.dir={tmp_path}/hydra",
-    ]  # fmt: skip
+    ]
     command = [sys.executable, "-m", "fairseq_cli.hydra_train", *overrides]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stderr[-3000:]
@@ -170,9 +179,8 @@ def test_sigterm_saves_a_checkpoint_and_exits_143(data_bin, tmp_path):
     output, status = interrupt(command)
     assert status == 143, output
     stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", output)[1])
-    assert torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["optimizer_history"][-1][
-        "num_updates"
-    ] == stopped  # fmt: skip
+    checkpoint = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert checkpoint["optimizer_history"][-1]["num_updates"] == stopped
     output = train(data_bin, tmp_path, arch="sinpos_transformer_tiny", updates=stopped + 2)
     assert len(read_losses(output)) == 2
 

@@ -37,9 +37,9 @@ EXAMPLES = """
 DESCRIPTION = (
     "Translate raw text: a paragraph per line; empty lines separate documents. Paragraphs are split"
     " into sentences, and their translations have as many. A model with --sentence-context sees the"
-    " sentences before; others translate sentence by sentence. Beside the checkpoint are looked for"
-    " dictionaries (dict.*.txt) and BPE codes (bpecodes) or models of SentencePiece (source.spm and"
-    " target.spm, or sentencepiece.model). Words that the model does not know become <unk>, with a"
+    " sentences before; others translate sentence by sentence. Dictionaries (dict.*.txt) and BPE"
+    " codes (bpecodes) or models of SentencePiece (source.spm and target.spm, or"
+    " sentencepiece.model) are found beside the checkpoint. Unknown words become <unk>, with a"
     " warning."
 )
 MAX_SUBWORDS = 400  # longer sentences are cut, and those beyond the model's limit
@@ -265,12 +265,12 @@ def main(argv: list[str]) -> None:
     lines = read_input()
     translator = Translator(
         args.checkpoint,
-        args.data,
-        args.bpe_codes,
-        args.tokenizer,
-        args.language,
-        args.cpu,
-        args.sentencepiece,
+        data=args.data,
+        bpe_codes=args.bpe_codes,
+        tokenizer=args.tokenizer,
+        language=args.language,
+        cpu=args.cpu,
+        sentencepiece=args.sentencepiece,
     )
     translations = translator.translate(
         lines,

@@ -15,9 +15,21 @@ from tests.support import SMALL, SYSTEMS, SmallTask, build
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 SYSTEMS_OUT = (
-    "sinpos", "cape", "shape", "abspos", "nopos", "rope", "rope-linear", "rope-ntk", "relpos",
-    "relpos-keys", "relpos-shared", "t5", "floater-additive", "sinpos-prenorm",
-)  # fmt: skip
+    "sinpos",
+    "cape",
+    "shape",
+    "abspos",
+    "nopos",
+    "rope",
+    "rope-linear",
+    "rope-ntk",
+    "relpos",
+    "relpos-keys",
+    "relpos-shared",
+    "t5",
+    "floater-additive",
+    "sinpos-prenorm",
+)
 OPTIONS = {
     "sinpos-prenorm": {
         "encoder_normalize_before": True,

@@ -150,8 +150,9 @@ def test_share_halves_the_dynamics():
 @pytest.mark.parametrize("base", ["sinpos", "cape", "alibi"])
 @pytest.mark.parametrize("kind", ["ode", "rnn-scalar"])
 def test_a_new_model_has_zero_biases_at_any_length(base, kind):
-    encoding = build_encoding("floater", "decoder", floater_base_encoding=base,
-                              floater_dynamics=kind, **CAPE).eval()  # fmt: skip
+    encoding = build_encoding(
+        "floater", "decoder", floater_base_encoding=base, floater_dynamics=kind, **CAPE
+    ).eval()
     rows = numbers(3000)
     for layer in encoding.attention_biases(rows, rows, 3000):
         for bias in (*layer.self_attention, *layer.cross_attention):

@@ -38,10 +38,16 @@ def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
     if not system.get("extra") and "plot" not in config and table not in ("smoke", "multi30k_tiny"):
         assert "published" in system or name == "sinpos-input"
     arguments = [
-        "data", "--user-dir", str(ROOT / "cape_fairseq"), "--task", "translation",
-        "--arch", system.get("arch") or f"{system['encoding']}_transformer{config['size']}",
-        *shlex.split(config["training"]), *shlex.split(system.get("options", "")),
-    ]  # fmt: skip
+        "data",
+        "--user-dir",
+        str(ROOT / "cape_fairseq"),
+        "--task",
+        "translation",
+        "--arch",
+        system.get("arch") or f"{system['encoding']}_transformer{config['size']}",
+        *shlex.split(config["training"]),
+        *shlex.split(system.get("options", "")),
+    ]
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, arguments)
     from cape_fairseq.models.config import validate_options
@@ -162,8 +168,12 @@ def test_the_dry_run_of_an_evaluation_prints_its_commands(tmp_path):
     output = call(*script, "a=a.pt", "b=b.pt", DATA="data-bin", OUT=str(out))
     tools = [shlex.split(line)[:2] for line in output.splitlines() if line.startswith("'cape")]
     assert [tool for _, tool in tools] == [
-        "bleu-by-length", "compare", "position-loss", "compare", "token-wins",
-    ]  # fmt: skip
+        "bleu-by-length",
+        "compare",
+        "position-loss",
+        "compare",
+        "token-wins",
+    ]
     for line in output.splitlines():
         if line.startswith("'fairseq-generate'"):
             words = shlex.split(line.partition(" > ")[0])[1:]

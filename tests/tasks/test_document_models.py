@@ -47,8 +47,9 @@ def test_a_sentence_checkpoint_translates_documents_without_training(data_bin, t
     alone = fairseq("generate", data_bin, *options)
     stacks = ("--stack-sentences", 13, "--stack-junction", "separator")
     context = ("--model-overrides", "{'sentence_context': 0}")
-    whole = fairseq("generate", data_bin, *options, "--task",
-                    "stacked_translation", *stacks, *context)  # fmt: skip
+    whole = fairseq(
+        "generate", data_bin, *options, "--task", "stacked_translation", *stacks, *context
+    )
     sentences = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", alone, re.M))
     (document,) = re.findall(r"^H-\d+\t\S+\t(.*)$", whole, re.M)
     assert document == " ".join(sentences[str(i)] for i in range(13))

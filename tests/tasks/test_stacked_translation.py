@@ -189,9 +189,10 @@ class TestDocuments:
         text = {"en": "the man\na girl\n\nthe egg\n", "de": "der Mann\nein Mädchen\n\ndas Ei\n"}
         for language, lines in text.items():
             (tmp_path / f"test.{language}").write_text(lines, encoding="utf-8")
-        fairseq("preprocess", "--source-lang", "en", "--target-lang", "de",
-                "--srcdict", data_bin / "dict.en.txt", "--joined-dictionary",
-                "--testpref", tmp_path / "test", "--destdir", tmp_path / "bin")  # fmt: skip
+        languages = ("--source-lang", "en", "--target-lang", "de")
+        dictionary = ("--srcdict", data_bin / "dict.en.txt", "--joined-dictionary")
+        folders = ("--testpref", tmp_path / "test", "--destdir", tmp_path / "bin")
+        fairseq("preprocess", *languages, *dictionary, *folders)
         options = {"stack_min_tokens": 100, "stack_keep_rest": True}
         dataset = load(make_task(tmp_path / "bin", **options))
         assert [list(group) for group in dataset.src.groups] == [[0, 1], [3]]
@@ -211,8 +212,8 @@ class TestDocuments:
         assert 0.3 < np.mean(marked) < 0.7
 
     def test_scores_of_a_reference_leave_separators_out(self, document_checkpoint, data_bin):
-        options = ("--path", document_checkpoint, "--cpu", "--score-reference", "--task",
-                   "stacked_translation", "--stack-sentences", 3)  # fmt: skip
+        task = ("--task", "stacked_translation", "--stack-sentences", 3)
+        options = ("--path", document_checkpoint, "--cpu", "--score-reference", *task)
         found = {}
         for junction in ("none", "separator"):
             output = fairseq("generate", data_bin, *options, "--stack-junction", junction)
@@ -228,8 +229,9 @@ def test_the_longest_stacks_are_trained_on(data_bin, tmp_path):
     """The task's limit of 100,000 tokens counts, not the 1,024 of learned tables."""
     stacks = ("--task", "stacked_translation", "--stack-min-tokens", 1500, "--max-tokens", 6000)
     more = ("--stack-junction", "separator", "--sentence-context", 1, "--stack-keep-rest")
-    output = train(data_bin, tmp_path, *stacks, *more, arch="rope_cross_transformer_tiny",
-                   updates=1)  # fmt: skip
+    output = train(
+        data_bin, tmp_path, *stacks, *more, arch="rope_cross_transformer_tiny", updates=1
+    )
     assert "invalid sizes" not in output
     assert re.search(r"(\d[\d,]*) texts, of which \1 are stacks", output)
     assert int(re.search(r'"ntokens": "?(\d+)|"wpb": "(\d+)', output)[2]) > 1500
