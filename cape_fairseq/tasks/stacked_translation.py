@@ -98,6 +98,8 @@ class StackedTranslationTask(TranslationTask):
         """Build a model, and remember whether stacks must have separators for it."""
         model = super().build_model(cfg, from_checkpoint)
         self.has_document_model = is_document_model(model)
+        if not self.has_document_model:
+            check_sentence_model(cfg, self.cfg.stack_junction)
         return model
 
     def load_dataset(
@@ -218,6 +220,24 @@ def are_documents(models: Any) -> bool:
     if len(kinds) > 1:
         raise ValueError("models with and without --sentence-context cannot be an ensemble")
     return kinds == {True}
+
+
+def check_sentence_model(cfg: Any, junction: str) -> None:
+    """Check that a model without ``--sentence-context`` was not meant to have it.
+
+    Raises:
+        ValueError: ``--model-overrides`` gave it to a model of fairseq, which ignores it.
+    """
+    if getattr(cfg, "sentence_context", None) is not None:
+        raise ValueError(
+            "sentence_context is set, but this model is fairseq's own, which ignores it; fine-tune "
+            "it first: --arch sinpos_transformer --finetune-from-model CHECKPOINT"
+        )
+    if junction == "separator":
+        logger.warning(
+            "--stack-junction separator: the model has no --sentence-context and reads a stack as "
+            "one sentence"
+        )
 
 
 def check_junction(junction: str) -> None:

@@ -55,6 +55,18 @@ def test_a_sentence_checkpoint_translates_documents_without_training(data_bin, t
     assert document == " ".join(sentences[str(i)] for i in range(13))
 
 
+def test_a_model_of_fairseqs_does_not_ignore_the_context(data_bin, tmp_path):
+    train(data_bin, tmp_path, arch="transformer_tiny", updates=1)
+    options = ("--path", tmp_path / "checkpoint_last.pt", "--cpu", "--max-len-b", 5)
+    stacks = ("--task", "stacked_translation", "--stack-sentences", 3, "--stack-junction")
+    context = ("--model-overrides", "{'sentence_context': 0}")
+    output = fairseq("generate", data_bin, *options, *stacks, "separator", *context, check=False)
+    assert "sentence_context" in output.strip().splitlines()[-1]
+    for junction, count in (("separator", 1), ("none", 0)):
+        output = fairseq("generate", data_bin, *options, *stacks, junction)
+        assert len(re.findall("WARNING.*no --sentence-context", output)) == count
+
+
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_language_model_must_see_what_the_decoder_sees(data_bin, target):
     task = make_task(data_bin)
