@@ -3,6 +3,7 @@
 import difflib
 import logging
 import sys
+from dataclasses import Field
 from importlib import import_module
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def format_help() -> str:
 
 def describe_encoding(name: str) -> str:
     """Describe an encoding with its options."""
-    from cape_fairseq.options import format_flag, list_choices, list_fields
+    from cape_fairseq.options import list_fields
     from cape_fairseq.positions import ENCODINGS
 
     if name not in ENCODINGS:
@@ -70,25 +71,49 @@ def describe_encoding(name: str) -> str:
         f"  architecture: {name}_transformer{SIZES}",
         f"  --source-scale {cls.default_source_scale} --source-bos {cls.default_source_bos}",
     ]
-    for item in list_fields(cls.config):
-        choices = list_choices(item)
-        values = f" {{{','.join(choices)}}}" if choices else ""
-        lines.append(f"  {format_flag(item.name)}{values} (default: {item.default})")
-        lines.append(f"      {item.metadata['help']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(describe_option, list_fields(cls.config))])
+
+
+def describe_option(item: Field) -> str:
+    """Describe an option: flag, values, default and help."""
+    from cape_fairseq.options import format_flag, list_choices
+
+    choices, text = list_choices(item), item.metadata["help"]
+    values = f" {{{','.join(choices)}}}" if choices else ""
+    default = "" if item.default is None else f" (default: {item.default})"
+    return f"  {format_flag(item.name)}{values}{default}\n      {text}"
+
+
+def describe_shared_options() -> str:
+    """Describe the options of all encodings and of stacks, which fairseq's --help leaves out."""
+    from cape_fairseq.models.config import ModelOptions, PositionOptions
+    from cape_fairseq.options import list_fields
+    from cape_fairseq.positions.randpos import RandposConfig
+    from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig
+
+    shared = list_fields(PositionOptions, RandposConfig, ModelOptions)
+    task = list_fields(StackedTranslationConfig)
+    stacks = [i for i in task if i.name.startswith("stack_") and i.name != "stack_bpe"]
+    lines = ["options of all encodings:", *map(describe_option, shared)]
+    return "\n".join([*lines, "", "--task stacked_translation:", *map(describe_option, stacks)])
 
 
 def list_encodings(argv: list[str]) -> None:
     """Run ``cape-fairseq encodings``."""
-    description = "List position encodings, options and papers."
+    description = (
+        "List position encodings, options and papers. Without a NAME also the options of all"
+        " encodings and of stacks, which fairseq-train --help does not show."
+    )
     parser = build_parser("encodings", description, ENCODINGS_EXAMPLES)
     parser.add_argument("names", nargs="*", metavar="NAME", help="encodings (default: all)")
     names = parser.parse_args(argv).names
-    if not names:
+    if names:
+        parts = [describe_encoding(name) for name in names]
+    else:
         from cape_fairseq.positions import ENCODINGS
 
-        names = sorted(ENCODINGS)
-    print("\n\n".join(describe_encoding(name) for name in names))
+        parts = [*map(describe_encoding, sorted(ENCODINGS)), describe_shared_options()]
+    print("\n\n".join(parts))
 
 
 def print_path(argv: list[str]) -> None:
@@ -99,13 +124,13 @@ def print_path(argv: list[str]) -> None:
 
 def run_tool(name: str, argv: list[str]) -> None:
     """Run a tool of the table."""
+    # fairseq says on import that tensorboardX is missing.
+    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     if name == "encodings":
         list_encodings(argv)
     elif name == "path":
         print_path(argv)
     else:
-        # fairseq says on import that tensorboardX is missing.
-        logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
         import_module(f"cape_fairseq.{TOOLS[name][0]}").main(argv)
 
 

@@ -71,9 +71,7 @@ class ModelOptions:
         False, "add a bias to the output projection, as models of Marian have it"
     )
     residual_init: choice("default", "admin", "admin-profiled") = option("default", RESIDUAL_HELP)
-    embedding_init_scale: float = option(
-        1.0, "initial standard deviation of the embeddings / fairseq's", above=0
-    )
+    embedding_init_scale: float = option(1.0, "factor of the initial embeddings", above=0)
     fast_dropout: bool = option(
         False, "faster dropout on CPUs; the probability is rounded to a multiple of 1/65536"
     )

@@ -17,6 +17,7 @@ from cape_fairseq.evaluation.scores import (
     compute_length_ratio,
     count_sentence_ends,
 )
+from cape_fairseq.options import format_flag
 from tests.evaluation.support import RNG, make_rows, write_output
 
 
@@ -229,4 +230,6 @@ def test_every_encoding_is_listed(capsys):
     for name, cls in ENCODINGS.items():
         assert f"\n{name}: " in f"\n{text}"
         assert cls.paper in text
+    for name in ("sentence_context", "source_scale", "residual_init", "stack_probability"):
+        assert f"\n  {format_flag(name)}" in text  # fairseq-train --help does not show them
     assert main(["encodings", "nothing"]) == 1
