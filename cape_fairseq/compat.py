@@ -14,6 +14,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models.ema.ema import EMA
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 
@@ -231,6 +232,22 @@ def reject_other_task(validate: Callable) -> Callable:
     return wrapped
 
 
+def copy_integers(init: Callable) -> Callable:
+    """Let ``--store-ema`` copy integers, such as the hashes of words, from the model.
+
+    fairseq multiplies every tensor of a model by the decay, which fails for integers.
+    """
+
+    @functools.wraps(init)
+    def wrapped(self: EMA, model: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, model, *args, **kwargs)
+        state = model.state_dict()
+        integers = {key for key, value in state.items() if not value.is_floating_point()}
+        self.skip_keys = {*self.skip_keys, *integers}
+
+    return wrapped
+
+
 def install() -> None:
     """Install all repairs, once."""
     if getattr(data_utils.batch_by_size, "is_repaired", False):
@@ -248,6 +265,7 @@ def install() -> None:
     checkpoint_utils.load_checkpoint = warn_of_other_batches(checkpoint_utils.load_checkpoint)
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
+    EMA.__init__ = copy_integers(EMA.__init__)
     for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs
         module = sys.modules.get(name)
         path = Path(getattr(module, "__file__", None) or "")

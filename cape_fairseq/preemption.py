@@ -37,7 +37,6 @@ def handle_sigterm(handler: Callable) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    is_signalled.clear()
     before = signal.signal(signal.SIGTERM, handler)
     try:
         yield
@@ -55,6 +54,7 @@ def forward_signal(call_main: Callable) -> Callable:
 
     @functools.wraps(call_main)
     def wrapped(cfg: Any, main: Callable, **kwargs: Any) -> Any:
+        is_signalled.clear()
         distributed_cfg = cfg.distributed_training
         spawns = not distributed_cfg.distributed_no_spawn
         is_training = hasattr(sys.modules.get(main.__module__), "validate_and_save")
@@ -71,9 +71,9 @@ def forward_signal(call_main: Callable) -> Callable:
     return wrapped
 
 
-def listen(train: Callable) -> Callable:
-    """Wrap fairseq's function that trains an epoch. Before the first one SIGTERM ends a process as
-    usual."""
+def catch_sigterm(train: Callable) -> Callable:
+    """Wrap fairseq's function that trains an epoch: SIGTERM is remembered until the next update.
+    Before the first epoch it ends a process as usual."""
 
     def request(signum: int, frame: Any) -> None:
         is_signalled.set()
@@ -87,8 +87,9 @@ def listen(train: Callable) -> Callable:
     return wrapped
 
 
-def stop(validate_and_save: Callable) -> Callable:
-    """Wrap fairseq's function that is called after every update."""
+def stop_when_signalled(validate_and_save: Callable) -> Callable:
+    """Wrap fairseq's function that is called after every update: once any process has got SIGTERM,
+    save checkpoint_last.pt and exit with status 143."""
 
     @functools.wraps(validate_and_save)
     def wrapped(cfg: Any, trainer: Trainer, task: Any, epoch_itr: Any, *args: Any) -> Any:
@@ -137,5 +138,5 @@ def install() -> None:
     for name in ("fairseq_cli.train", "__main__", "__mp_main__"):
         module = sys.modules.get(name)
         if hasattr(module, "validate_and_save"):
-            module.validate_and_save = stop(module.validate_and_save)
-            module.train = listen(module.train)
+            module.validate_and_save = stop_when_signalled(module.validate_and_save)
+            module.train = catch_sigterm(module.train)

@@ -11,6 +11,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.distributed import ModuleProxyWrapper
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.flop_counter import FlopCounterMode
 
 from cape_fairseq.criterions import chunked
 from cape_fairseq.criterions.chunked import chunked_loss
@@ -31,6 +32,17 @@ def test_loss_and_gradients_equal_fairseqs(smoothing, chunk):
     assert correct == (scores.argmax(-1) == target).sum()
     ours = torch.autograd.grad(loss * 3, (x, w))
     torch.testing.assert_close(ours, torch.autograd.grad(expected[0] * 3, (x, w)))
+
+
+def test_without_gradients_only_the_scores_are_computed():
+    x, target = torch.randn(8, 4), torch.arange(8)
+    weight = torch.nn.Parameter(torch.randn(10, 4))
+    counts = []
+    for enabled in (True, False):
+        with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(enabled):
+            chunked_loss(x, weight, target, 0.1)
+        counts.append(counter.get_total_flops())
+    assert counts[1] < counts[0] / 2
 
 
 def test_the_criterion_equals_fairseqs_on_a_batch():

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
 import sys
-import threading
 from argparse import Namespace
 
 import pytest
@@ -24,10 +21,8 @@ from tests.support import (
     build_stock,
     fairseq,
     make_batch,
-    make_command,
     run,
     train,
-    train_options,
 )
 
 SOURCE, TARGET = make_batch([7, 5], left=True), make_batch([6, 6], begin=True)
@@ -75,70 +70,16 @@ def test_stock_calls_of_the_decoder_and_the_model():
     assert model.args.arch == ARCH
 
 
-class TestSignals:
-    def test_commands_that_do_not_train_die_of_sigterm(self, data_bin, cape_checkpoint, tmp_path):
-        """On a machine with two GPUs, which the CPU stands for."""
-        script = tmp_path / "interactive.py"
-        script.write_text(
-            "import torch\n"
-            "import fairseq_cli.interactive as module\n"
-            "from fairseq.distributed import utils\n"
-            "if __name__ == '__main__':\n"
-            "    torch.cuda.device_count = lambda: 2\n"
-            "    utils.infer_init_method = lambda *args, **kwargs: None\n"
-            "    module.cli_main()\n"
-        )
-        options = ("--path", cape_checkpoint, "--cpu", "--user-dir", ROOT / "cape_fairseq")
-        languages = ("--source-lang", "en", "--target-lang", "de")
-        command = [sys.executable, "-u", script, data_bin, *options, *languages]
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for line in process.stdout:
-            if "Type the input sentence" in line:
-                process.send_signal(signal.SIGTERM)
-                break
-        process.communicate()
-        assert process.returncode == -signal.SIGTERM
-
-    def test_a_training_outside_of_the_main_thread_installs_no_handler(self, data_bin, tmp_path):
-        output = []
-
-        def work():
-            output.append(train(data_bin, tmp_path, arch=ARCH, updates=2))
-
-        before = signal.getsignal(signal.SIGTERM)
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        assert "done training" in output[0]
-        assert signal.getsignal(signal.SIGTERM) == before
-
-    def test_sigterm_saves_with_no_last_checkpoints(self, data_bin, tmp_path):
-        options = train_options(data_bin, tmp_path, ARCH, 10_000)
-        command = make_command("train", *options, "--no-last-checkpoints")
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for line in process.stdout:
-            if '"num_updates": "3"' in line:
-                process.send_signal(signal.SIGTERM)
-        assert process.wait() == 143
-        assert (tmp_path / "checkpoint_last.pt").is_file()
-
-
-def test_a_training_leaves_the_signal_as_it_was(data_bin, tmp_path):
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        expected = signal.getsignal(signal.SIGTERM)
-        train(data_bin, tmp_path, arch=ARCH, updates=1)
-        assert signal.getsignal(signal.SIGTERM) is expected
-    finally:
-        signal.signal(signal.SIGTERM, before)
+@pytest.mark.parametrize("more", [(), ("--ema-fp32",)])
+def test_exponential_moving_averages(data_bin, tmp_path, more):
+    """The decay of 0.5 is short enough to be seen."""
+    ema = ("--store-ema", "--ema-decay", 0.5, *more)
+    train(data_bin, tmp_path, *ema, arch=ARCH, updates=3)
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    average = state["extra_state"]["ema"]
+    name = "encoder.layers.0.fc1.weight"
+    assert 0 < (average[name] - state["model"][name]).abs().max() < 0.1
+    assert torch.equal(average["encoder.words"], state["model"]["encoder.words"])
 
 
 def list_updates(folder) -> list[int]:

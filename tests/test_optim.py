@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from fairseq.optim.adam import FairseqAdamConfig
 
@@ -40,3 +41,10 @@ def test_radam_follows_the_papers_algorithm():
             p = p - 0.01 * m / (1 - 0.9**t)
         step(optimizer, parameters, g)
         torch.testing.assert_close(parameters[0].detach(), p, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["fp16_adam_stats", "use_old_adam"])
+def test_options_of_adam_that_radam_lacks_are_errors(name):
+    cfg = FairseqAdamConfig(lr=[0.01], **{name: True})
+    with pytest.raises(ValueError, match=name.replace("_", "-")):
+        FairseqRAdam(cfg, make_problem()[0])

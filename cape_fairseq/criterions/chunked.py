@@ -16,6 +16,7 @@ from fairseq.criterions import register_criterion
 from torch import Tensor, nn
 
 NAME = "label_smoothed_cross_entropy_chunked"
+OTHER = "give --criterion label_smoothed_cross_entropy"
 CHUNK = 1024  # fewer tokens read the output matrix more often, more need more memory
 
 
@@ -27,8 +28,8 @@ class ChunkedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, features: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        small = smoothing / (weight.shape[0] - 1)
-        large = 1.0 - smoothing - small
+        other_weight = smoothing / (weight.shape[0] - 1)  # e'
+        reference_weight = 1.0 - smoothing - other_weight
         exact = torch.promote_types(features.dtype, torch.float32)
         word_sum = weight.sum(0, dtype=exact)  # sum z = x . sum of the rows of W
         is_mps = features.device.type == "mps"  # it has no float64
@@ -44,20 +45,20 @@ class ChunkedLoss(torch.autograd.Function):
             top = scores.amax(1)
             exponentials = scores.sub_(top.unsqueeze(1)).exp_()
             total = exponentials.sum(1)
-            norm = top + total.log()
+            log_normalizer = top + total.log()
             smooth = x.to(exact) @ word_sum
-            sums[0] += (norm - large * reference - small * smooth).sum()
-            sums[1] += (norm - reference).sum()
+            sums[0] += (log_normalizer - reference_weight * reference - other_weight * smooth).sum()
+            sums[1] += (log_normalizer - reference).sum()
             sums[2] += (reference == top).sum()
             if needs_grad:
-                slope = exponentials.div_(total.unsqueeze(1))
+                d_scores = exponentials.div_(total.unsqueeze(1))
                 # The reference's share goes before rounding: a confident softmax is nearly equal.
-                slope.scatter_add_(1, t, slope.new_full(t.shape, -large))
-                slope = slope.to(x.dtype)
-                d_features[part] = (slope @ weight).to(exact) - small * word_sum
-                d_weight += slope.t() @ x
+                d_scores.scatter_add_(1, t, d_scores.new_full(t.shape, -reference_weight))
+                d_scores = d_scores.to(x.dtype)
+                d_features[part] = (d_scores @ weight).to(exact) - other_weight * word_sum
+                d_weight += d_scores.t() @ x
         if needs_grad:
-            d_weight -= small * features.sum(0, dtype=exact)
+            d_weight -= other_weight * features.sum(0, dtype=exact)
             ctx.save_for_backward(d_features, d_weight)
         ctx.dtypes = features.dtype, weight.dtype
         loss, nll, correct = (value.to(exact) for value in sums)
@@ -65,15 +66,15 @@ class ChunkedLoss(torch.autograd.Function):
         return loss, nll, correct
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple:
+    def backward(ctx: Any, d_loss: Tensor, *_: Any) -> tuple:
         """Scale both gradients before they are rounded, as loss scaling needs it."""
-        scaled = [
-            (slope * upstream).to(dtype) if needed else None
-            for slope, dtype, needed in zip(
+        gradients = [
+            (gradient * d_loss).to(dtype) if needed else None
+            for gradient, dtype, needed in zip(
                 ctx.saved_tensors, ctx.dtypes, ctx.needs_input_grad, strict=False
             )
         ]
-        return *scaled, None, None, None
+        return *gradients, None, None, None
 
 
 def chunked_loss(
@@ -81,6 +82,8 @@ def chunked_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return sums of loss, negative log-likelihood and correct predictions of features [N, C]
     without padding, the weight of the output projection [V, C] and targets int64 [N]."""
+    if not torch.is_grad_enabled():  # a parameter needs gradients even then
+        features, weight = features.detach(), weight.detach()
     with torch.autocast(features.device.type, enabled=False):  # it would round sums of scores
         return ChunkedLoss.apply(features, weight, target, smoothing, chunk)
 
@@ -98,11 +101,12 @@ class LabelSmoothedCrossEntropyCriterion(stock.LabelSmoothedCrossEntropyCriterio
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """Return loss, sample size and logging output of a batch."""
         projection = getattr(getattr(model, "decoder", None), "output_projection", None)
-        if not reduce or not isinstance(projection, nn.Linear) or projection.bias is not None:
-            raise ValueError(
-                f"--criterion {NAME} needs a plain output projection and sums over batches; choose "
-                "label_smoothed_cross_entropy"
-            )
+        if not isinstance(projection, nn.Linear):  # --adaptive-softmax-cutoff, or another model
+            raise ValueError(f"--criterion {NAME} needs a linear output projection; {OTHER}")
+        if projection.bias is not None:
+            raise ValueError(f"--criterion {NAME} cannot have --output-bias; {OTHER}")
+        if not reduce:
+            raise ValueError(f"--criterion {NAME} has no loss of single tokens; {OTHER}")
         output = model(**sample["net_input"], features_only=True)
         features, weight, target = output[0], projection.weight, model.get_targets(sample, output)
         if getattr(model.decoder, "autocast", "none") == "bf16":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from cape_fairseq.models.encoder_out import SOURCE_LAYOUT, EncoderOut
+from cape_fairseq.models.encoder_out import SOURCE_LAYOUT, SOURCE_POSITIONS, EncoderOut
 from cape_fairseq.modules.masks import count_leading
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions.layout import Layout
@@ -60,10 +60,10 @@ class EncodedDocuments:
         return groups
 
     def select_source(
-        self, model: int, rows: Tensor, sentences: Tensor, window: Window
+        self, model_number: int, rows: Tensor, sentences: Tensor, window: Window
     ) -> EncoderOut:
         """Return a model's encoder output for the window around one sentence of each row."""
-        out = self.encoder_outs[model]
+        out = self.encoder_outs[model_number]
         layout = Layout(*(part[rows] for part in out[SOURCE_LAYOUT]))
         columns, padding = find_window_columns(layout, sentences, window)
         part = Layout(*(x.gather(1, columns) for x in layout))._replace(padding=padding)
@@ -76,7 +76,7 @@ class EncodedDocuments:
             "src_tokens": [],
             "src_lengths": [],
             SOURCE_LAYOUT: list(part),
-            "source_positions": [x[rows, columns] for x in out["source_positions"]],
+            SOURCE_POSITIONS: [x[rows, columns] for x in out[SOURCE_POSITIONS]],
         }
 
     def select_constraints(self, rows: Tensor) -> Tensor | None:

@@ -144,7 +144,7 @@ def choose_rotation(encoding: nn.Module) -> dict[str, Any]:
 
     cfg = encoding.cfg
     options: dict[str, Any] = {
-        "rotary_dim": encoding.side.dim // encoding.side.heads,
+        "rotary_dim": encoding.side.head_dim,
         "rotary_base": encoding.scaled_base,
     }
     if cfg.rope_scaling == "linear":

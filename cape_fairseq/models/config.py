@@ -1,6 +1,6 @@
 """The options of ``positional_transformer``: fairseq's, and those of the encodings."""
 
-from dataclasses import MISSING, Field, dataclass, make_dataclass
+from dataclasses import Field, dataclass, make_dataclass
 from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
@@ -31,8 +31,8 @@ SOURCE_SCALE_HELP = (
     "training data (default: auto for cape and rope_cross, else 1)"
 )
 RESIDUAL_HELP = (
-    "admin: weigh the residuals of a post-norm model by a profile of training sentences (default: "
-    "default, fairseq's; admin-profiled is set in checkpoints, and is not to be given)"
+    "default: fairseq's; admin: weigh the residuals of a post-norm model by a profile of training "
+    "sentences"
 )
 
 # fairseq's, and swish, which its option lacks.
@@ -70,7 +70,7 @@ class ModelOptions:
     output_bias: bool = option(
         False, "add a bias to the output projection, as models of Marian have it"
     )
-    residual_init: choice("default", "admin", "admin-profiled") = option("default", RESIDUAL_HELP)
+    residual_init: choice("default", "admin") = option("default", RESIDUAL_HELP)
     embedding_init_scale: float = option(1.0, "factor of the initial embeddings", above=0)
     fast_dropout: bool = option(
         False, "faster dropout on CPUs; the probability is rounded to a multiple of 1/65536"
@@ -141,7 +141,7 @@ def base_architecture(args: Any) -> None:
     reject_foreign_options(args, {item.name for item in options})
     for item in (*options, *list_fields(ModelOptions)):
         if getattr(args, item.name, None) is None:
-            setattr(args, item.name, None if item.default is MISSING else item.default)
+            setattr(args, item.name, item.default)
     if isinstance(args.source_bos, bool):  # YAML reads on and off so
         args.source_bos = "on" if args.source_bos else "off"
     base = find_encoding(args).find_base(args)
@@ -149,6 +149,10 @@ def base_architecture(args: Any) -> None:
     args.source_bos = args.source_bos or default_bos
     resolve_target_context(args, is_stored)
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
+    if args.residual_init == "admin-profiled":  # stored by version 1.0
+        require(is_stored, "residual_init", args.residual_init, "default or admin")
+        args.residual_init, args.is_profiled = "admin", True
+    args.is_profiled = getattr(args, "is_profiled", False)  # ADMIN's weights are set
 
 
 def resolve_target_context(args: Any, is_stored: bool) -> None:
@@ -178,7 +182,8 @@ def reject_foreign_options(args: Any, names: set[str]) -> None:
     for config in (*ENCODING_CONFIGS, RandposConfig):
         owners = [cls.name for cls in ENCODINGS.values() if cls.config is config]
         for item in list_fields(config):
-            if item.name not in names and getattr(args, item.name, None) not in (None, False):
+            value = getattr(args, item.name, None)
+            if item.name not in names and value is not None and value is not False:
                 raise ValueError(
                     f"{format_flag(item.name)} is an option of {' or '.join(owners) or 'randpos'}, "
                     f"and the encoding is {args.position_encoding}; remove it"
@@ -216,6 +221,9 @@ def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
         expected = f"input: {base.name} adds nothing to layers"
         layers = args.position_layers
         require(layers == "input", "position_layers", layers, expected)
+    if not base.has_sinusoids:
+        expected = f"left out: {base.name} has no sinusoids"
+        require(args.sinusoid == "fairseq", "sinusoid", args.sinusoid, expected)
     if not cls.allows_randpos:
         augmentation = args.position_augmentation
         require(
@@ -230,6 +238,10 @@ def validate_documents(args: Any) -> None:
         expected = "left out without --sentence-context"
         require(cross == 0, "sentence_cross_context", cross, expected)
         return
+    if not find_encoding(args).find_base(args).sees_earlier_sentences:
+        context = args.sentence_context
+        expected = "0: the positions of fire restart in every sentence"
+        require(context == 0, "sentence_context", context, expected)
     augmentation = args.position_augmentation
     require(args.source_bos == "off", "source_bos", "on", BOS_RULE)
     require(

@@ -10,6 +10,8 @@ from cape_fairseq.models.encoder_out import (
     EARLIER_LAYOUT,
     FIRST_SENTENCE,
     SOURCE_LAYOUT,
+    SOURCE_POSITIONS,
+    SOURCE_SUMMARY,
     EncoderOut,
     get_entry,
     get_layout,
@@ -17,17 +19,15 @@ from cape_fairseq.models.encoder_out import (
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.attention import IncrementalState
-from cape_fairseq.modules.graph import attach
+from cape_fairseq.modules.graph import keep_in_graph
 from cape_fairseq.modules.layers import DecoderLayer
-from cape_fairseq.modules.masks import build_mask, count_leading, has_padding
+from cape_fairseq.modules.masks import build_mask, count_leading, has_leading_padding, has_padding
 from cape_fairseq.modules.plan import AttentionPlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.modules.windows import Window, WindowMask, find_first
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import LayerBiases, Noise
 from cape_fairseq.positions.layout import Layout, find_layout
-
-SUMMARY = "source_summary"
 
 
 class DecoderPlan(NamedTuple):
@@ -104,7 +104,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         if not features_only:
             x = self.output_layer(x)
         elif self.training and self.output_projection is not None:
-            x = attach(x, self.output_projection.weight)  # for the chunked criterion
+            x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
         return x, {"attn": [weights], "inner_states": states}
 
     def plan_layers(
@@ -121,10 +121,13 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         ``has_keys`` says that an earlier step computed the keys of the cross-attention.
         """
         layout = self.find_layout(tokens, encoder_out)
-        source, summary = get_layout(encoder_out, SOURCE_LAYOUT), get_entry(encoder_out, SUMMARY)
+        source, summary = (
+            get_layout(encoder_out, SOURCE_LAYOUT),
+            get_entry(encoder_out, SOURCE_SUMMARY),
+        )
         positions = self.noise_source.augment(layout.offset, layout.padding, noise, summary)
         attended = self.find_attention_positions(positions, layout, noise, summary)
-        if self.training and source is not None:
+        if self.training and torch.is_grad_enabled() and source is not None:
             self.positions.count_lengths(layout, source)
         last = slice(-queries, None)
         cross_plan = AttentionPlan()
@@ -132,11 +135,12 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             cross_plan = self.plan_cross_attention(
                 layout.select(last), positions[:, last], source, encoder_out, has_keys
             )
+        bound = layout.bound_offsets(not self.training)
         return DecoderPlan(
             self.plan_self_attention(layout, attended, encoder_out, queries, causal),
             cross_plan,
-            self.compute_biases(layout, queries, None if has_keys else source),
-            self.positions.embed(positions[:, last], layout.bound_offsets(not self.training)),
+            self.compute_biases(layout, queries, None if has_keys else source, bound),
+            self.positions.embed(positions[:, last], bound),
         )
 
     def run_layers(
@@ -217,10 +221,9 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         """Plan the self-attention of the last ``queries`` tokens to all, and to the keys of earlier
         sentences."""
         if self.window is None:
-            # Without padding on the left one row of index stands for all. Padding on the right is
-            # later than every real token, and so hidden already.
-            is_padded_right = causal and layout.index.size(0) == 1
-            padding = None if is_padded_right else layout.padding
+            # Padding on the right is later than every real token, and so hidden already.
+            is_hidden = causal and not has_leading_padding(layout.padding)
+            padding = None if is_hidden else layout.padding
             return self.plan_sentence(positions, queries, padding, causal)
         earlier = get_layout(encoder_out, EARLIER_LAYOUT)
         if earlier is not None:
@@ -238,7 +241,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         has_keys: bool,
     ) -> AttentionPlan:
         """Plan the cross-attention of queries with this layout and these positions."""
-        source_positions = get_entry(encoder_out, "source_positions")
+        source_positions = get_entry(encoder_out, SOURCE_POSITIONS)
         plan = self.plan_source_mask(layout, source)
         if not self.positions.rotates_cross_attention:
             return plan
@@ -263,16 +266,15 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         return AttentionPlan(mask.build())
 
     def compute_biases(
-        self, layout: Layout, queries: int, source: Layout | None
+        self, layout: Layout, queries: int, source: Layout | None, bound: int
     ) -> list[LayerBiases]:
         """Compute the biases of the last ``queries`` tokens, and those of the source's keys unless
-        an earlier step computed them."""
-        exactly = not self.training
-        length, offsets = layout.bound_offsets(exactly), layout.offset[:, -queries:]
+        an earlier step computed them. All offsets of the layout are below ``bound``."""
+        offsets = layout.offset[:, -queries:]
         if source is None:
-            return self.positions.attention_biases(offsets, None, length)
-        length = max(length, source.bound_offsets(exactly))
-        return self.positions.attention_biases(offsets, source.offset, length)
+            return self.positions.attention_biases(offsets, None, bound)
+        bound = max(bound, source.bound_offsets(not self.training))
+        return self.positions.attention_biases(offsets, source.offset, bound)
 
     def embed(self, tokens: Tensor, embeddings: list[Tensor]) -> Tensor:
         """Compute the input of the first layer: int64 [B, T] -> [T, B, C]."""

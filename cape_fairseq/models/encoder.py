@@ -8,7 +8,12 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder_out import SOURCE_LAYOUT, EncoderOut
+from cape_fairseq.models.encoder_out import (
+    SOURCE_LAYOUT,
+    SOURCE_POSITIONS,
+    SOURCE_SUMMARY,
+    EncoderOut,
+)
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.layers import EncoderLayer
@@ -57,13 +62,12 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
-        token_embeddings: Tensor | None = None,
         noise: Noise = None,
     ) -> EncoderOut:
         """Encode int64 [B, S], padded on either side. ``noise`` moves the source positions.
 
-        The result is fairseq's dictionary, with a BOS of length S + 1, and what the decoder's
-        positions need, empty if they do not.
+        Returns fairseq's dictionary, with sequences of length S + 1 if there is a source BOS, and
+        the entries of :meth:`list_position_entries`.
         """
         tokens = self.prepend_bos(src_tokens)
         layout = find_layout(tokens, self.padding_idx, self.separator)
@@ -72,12 +76,13 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         summary = self.noise_source.summarize(positions, layout.padding)
         positions = self.noise_source.augment(positions, layout.padding, noise, summary)
         attended = self.find_attention_positions(positions, layout, noise, summary)
-        plans = self.plan_layers(layout, attended, padding)
-        embeddings = self.positions.embed(positions, layout.bound_offsets(not self.training))
-        if self.training:
+        bound = layout.bound_offsets(not self.training)
+        plans = self.plan_layers(layout, attended, padding, bound)
+        embeddings = self.positions.embed(positions, bound)
+        if self.training and torch.is_grad_enabled():
             self.positions.count_lengths(layout)
 
-        x, embedding = self.embed(tokens, token_embeddings, embeddings, padding)
+        x, embedding = self.embed(tokens, embeddings, padding)
         states = self.run_layers(x, embeddings, plans)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
@@ -94,14 +99,14 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
     def list_position_entries(
         self, layout: Layout, positions: Tensor, summary: Summary
     ) -> EncoderOut:
-        """Return what the decoder's positions need of the source."""
+        """Return what the decoder's positions need of the source; empty where they need nothing."""
         if self.has_wide_cross_attention:  # sentences are seen in their places
             positions = self.scale_positions(layout.index)
         is_rotated = self.positions.rotates_cross_attention
         return {
             SOURCE_LAYOUT: layout.list_parts(),  # each B x S
-            "source_positions": [positions.expand(layout.padding.shape)] if is_rotated else [],
-            "source_summary": [] if summary is None else [summary],  # B x 1
+            SOURCE_POSITIONS: [positions.expand(layout.padding.shape)] if is_rotated else [],
+            SOURCE_SUMMARY: [] if summary is None else [summary],  # B x 1
         }
 
     def forward_torchscript(self, net_input: dict[str, Tensor]) -> EncoderOut:
@@ -118,15 +123,14 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         return super().forward_torchscript(net_input)
 
     def plan_layers(
-        self, layout: Layout, positions: Tensor, padding: Tensor | None
+        self, layout: Layout, positions: Tensor, padding: Tensor | None, bound: int
     ) -> list[AttentionPlan]:
-        """Plan the self-attention of each layer."""
+        """Plan the self-attention of each layer; all offsets are below ``bound``."""
         length = layout.padding.size(1)
         if self.window is None:
             plan = self.plan_sentence(positions, length, padding, causal=False)
         else:
             plan = self.plan_document(layout, positions, length, causal=False)
-        bound = layout.bound_offsets(not self.training)
         biases = self.positions.attention_biases(layout.offset, None, bound)
         plans = [plan] * len(self.layers)
         for number, layer in enumerate(biases):
@@ -134,17 +138,10 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         return plans
 
     def embed(
-        self,
-        tokens: Tensor,
-        token_embeddings: Tensor | None,
-        embeddings: list[Tensor],
-        padding: Tensor | None,
+        self, tokens: Tensor, embeddings: list[Tensor], padding: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Compute the input of the first layer [S, B, C], and scaled embeddings [B, S, C]."""
-        if token_embeddings is None:
-            embedded = self.embed_input_tokens(tokens)
-        else:
-            embedded = self.embed_scale * token_embeddings
+        embedded = self.embed_input_tokens(tokens)
         x = self.add_embedding(embedded.transpose(0, 1), embeddings, 0)
         x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         x = self.dropout_module(x)
@@ -172,8 +169,9 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
 
     def max_positions(self) -> int:
         """Return the number of source tokens, without the BOS."""
-        limited = self.positions.max_length is not None and self.bos is not None
-        return self.length_limit - limited
+        if self.bos is None or self.positions.max_length is None:
+            return self.length_limit
+        return self.length_limit - 1  # the table has a row for the BOS
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> PositionalEncoder:
         scale = self.source_scale

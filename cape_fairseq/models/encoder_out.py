@@ -7,6 +7,8 @@ from cape_fairseq.positions.layout import Layout
 EncoderOut = dict[str, list[Tensor]]  # each tensor has a row for each text, which a beam reorders
 
 SOURCE_LAYOUT = "source_layout"  # the parts of the source's Layout
+SOURCE_POSITIONS = "source_positions"  # [B, S], that keys of the cross-attention are rotated by
+SOURCE_SUMMARY = "source_summary"  # of PositionEncoding.summarize, [B, 1]
 EARLIER_LAYOUT = "earlier_layout"  # of target sentences whose keys are in the incremental state
 FIRST_SENTENCE = "first_sentence"  # number of the first target sentence, [B, 1]
 

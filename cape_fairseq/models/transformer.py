@@ -70,9 +70,9 @@ class PositionalTransformer(TransformerModelBase):
         name_dropouts(model)
         if args.fast_dropout:
             replace_dropout(model)
-        if args.residual_init == "admin":
+        if args.residual_init == "admin" and not args.is_profiled:
             initialize_omegas(model, task)
-            args.residual_init = "admin-profiled"
+            args.is_profiled = True
         task_options = getattr(task, "cfg", None) or getattr(task, "args", None)
         model.decoder.align_in_training = bool(getattr(task_options, "load_alignments", False))
         logger.info("positions: %s", model.describe_positions())

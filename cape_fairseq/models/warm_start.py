@@ -97,6 +97,8 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     check_fixed_options(model.cfg, stored)
     check_dictionaries(model, stored)
     check_output_bias(model, stored)
+    check_omegas(model, stored)
+    check_tables(model, stored)
     changes = compare(stored, model)
     report(stored, model, changes)
     state = build_state(changes, stored, model)
@@ -155,6 +157,27 @@ def check_output_bias(model: nn.Module, stored: StoredModel) -> None:
     if model.cfg.output_bias:
         raise ValueError("the checkpoint has no output bias; leave out --output-bias")
     raise ValueError("the checkpoint has an output bias; give --output-bias")
+
+
+def check_omegas(model: nn.Module, stored: StoredModel) -> None:
+    """Raise ValueError if only the checkpoint has ADMIN's residual weights."""
+    has_omegas = any(key.endswith("_omega") for key in stored.parameters)
+    if has_omegas and model.cfg.residual_init == "default":
+        raise ValueError("the checkpoint has ADMIN's residual weights; give --residual-init admin")
+
+
+def check_tables(model: nn.Module, stored: StoredModel) -> None:
+    """Raise ValueError if a learned table of positions has another length than the checkpoint's."""
+    for key, value in model.state_dict().items():
+        old = stored.parameters.get(key)
+        if ".positions.tables." in key and old is not None and len(old) != len(value):
+            side = "source" if key.startswith("encoder.") else "target"
+            given = getattr(model.cfg, f"max_{side}_positions")
+            wanted = given + len(old) - len(value)
+            raise ValueError(
+                f"the checkpoint has a table of {wanted} {side} positions, and this model one of "
+                f"{given}; give --max-{side}-positions {wanted}"
+            )
 
 
 def compare(stored: StoredModel, model: nn.Module) -> Changes:

@@ -22,7 +22,7 @@ PROFILE_SEED = 1
 
 
 @contextmanager
-def profile(side: nn.Module, padding: Tensor) -> Iterator[None]:
+def set_omegas(side: nn.Module, padding: Tensor) -> Iterator[None]:
     """Let a forward pass of an encoder or decoder set its omegas; padding: bool [B, T]."""
     real = ~padding.t()
     variance: list[Tensor] = []
@@ -35,12 +35,15 @@ def profile(side: nn.Module, padding: Tensor) -> Iterator[None]:
         variance.append(y[real].var())
         return torch.addcmul(y, x, omega)
 
-    layers = list(side.layers._modules.values())  # iterating would drop some (layer drop)
+    was_training = side.layers.training
+    side.layers.training = False  # of the list alone: --encoder-layerdrop would skip layers
+    layers = list(side.layers)
     for layer in layers:
         layer.weigh_residual = weigh_residual
     try:
         yield
     finally:
+        side.layers.training = was_training
         for layer in layers:
             del layer.weigh_residual
 
@@ -78,9 +81,9 @@ def initialize_omegas(model: nn.Module, task: Any) -> None:
     model.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(PROFILE_SEED)
-        with profile(model.encoder, model.encoder.prepend_bos(source).eq(padding_idx)):
+        with set_omegas(model.encoder, model.encoder.prepend_bos(source).eq(padding_idx)):
             encoder_out = model.encoder(source)
-        with profile(model.decoder, target.eq(padding_idx)):
+        with set_omegas(model.decoder, target.eq(padding_idx)):
             model.decoder(target, encoder_out=encoder_out)
     model.train(was_training)
     last = [side.layers[-1].fc_omega[0].item() for side in (model.encoder, model.decoder)]

@@ -6,20 +6,20 @@ import torch
 from torch import Tensor
 
 
-class _Attach(torch.autograd.Function):
+class KeepInGraph(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, parameter: Tensor) -> Tensor:
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
-        return slope, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
 
 
-def attach(x: Tensor, parameter: Tensor) -> Tensor:
+def keep_in_graph(x: Tensor, parameter: Tensor) -> Tensor:
     """Return x with the parameter in its graph, at no cost and without a gradient.
 
     PyTorch's DDP with ``--find-unused-parameters`` looks for a model's parameters in the graph of
     its output. A criterion that uses the output projection later needs it there.
     """
-    return _Attach.apply(x, parameter)
+    return KeepInGraph.apply(x, parameter)

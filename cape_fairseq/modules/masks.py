@@ -45,6 +45,11 @@ def has_padding(padding: Tensor) -> bool:
     return padding.device.type != "cpu" or bool(padding.any())
 
 
+def has_leading_padding(padding: Tensor) -> bool:
+    """Return whether any row may begin with padding; a GPU is not asked, as above."""
+    return padding.device.type != "cpu" or bool(padding[:, 0].any())
+
+
 def count_leading(padding: Tensor) -> Tensor:
     """Count the padding tokens before the first real token of each row: bool [B, T] -> [B]."""
     return padding.long().cumprod(dim=1).sum(dim=1)

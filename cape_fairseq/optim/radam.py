@@ -8,6 +8,8 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdamConfig
 from torch.optim import RAdam
 
+from cape_fairseq.options import require
+
 
 @register_optimizer("radam", dataclass=FairseqAdamConfig)
 class FairseqRAdam(FairseqOptimizer):
@@ -19,6 +21,8 @@ class FairseqRAdam(FairseqOptimizer):
 
     def __init__(self, cfg: FairseqAdamConfig, params: Any) -> None:
         super().__init__(cfg)
+        for name in ("fp16_adam_stats", "use_old_adam"):
+            require(not getattr(cfg, name), name, "set", "left out with --optimizer radam")
         self._optimizer = RAdam(params, **self.optimizer_config, decoupled_weight_decay=True)
 
     @property

@@ -29,6 +29,11 @@ class Side(NamedTuple):
     max_positions: int  # length of a learned table, a source BOS included
     padding_idx: int
 
+    @property
+    def head_dim(self) -> int:
+        """Return the width of an attention head."""
+        return self.dim // self.heads
+
 
 class LayerBiases(NamedTuple):
     """Biases of the attentions of one layer."""
@@ -58,6 +63,8 @@ class PositionEncoding(nn.Module):
     samples_noise: bool = False
     real_valued: ClassVar[bool] = False  # positions between integers are allowed
     adds_to_layers: ClassVar[bool] = False  # allows --position-layers all
+    has_sinusoids: ClassVar[bool] = False  # allows --sinusoid vaswani
+    sees_earlier_sentences: ClassVar[bool] = True  # allows --sentence-context above 0
     allows_randpos: ClassVar[bool] = False
     rotates_cross_attention: bool = False
     max_length: int | None = None  # tokens of the longest sentence, if there is a limit
@@ -112,7 +119,7 @@ class PositionEncoding(nn.Module):
         """Return what is added to the input of each layer, [B or 1, T, C] each.
 
         Args:
-            length: a number that all offsets are below (default: that of positions).
+            length: an exclusive upper bound of all offsets (default: that of positions).
         """
         return []
 
@@ -132,7 +139,7 @@ class PositionEncoding(nn.Module):
         Args:
             offsets: [B or 1, T], of the side's tokens in their sentences.
             source_offsets: [B or 1, S], for a decoder that computes keys of its cross-attention.
-            length: a number that all offsets are below.
+            length: an exclusive upper bound of all offsets.
         """
         return []
 

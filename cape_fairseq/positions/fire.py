@@ -34,6 +34,7 @@ class FIRE(PositionEncoding):
     paper = "https://arxiv.org/abs/2310.04418"
     real_valued = True
     allows_randpos = True
+    sees_earlier_sentences = False  # its positions restart in every sentence
 
     def __init__(self, cfg: Any, side: Side) -> None:
         super().__init__(cfg, side)
@@ -49,7 +50,8 @@ class FIRE(PositionEncoding):
         return torch.cat(parts, dim=1).permute(0, 3, 1, 2)
 
     def compute_ratios(self, i: Tensor, j: Tensor) -> Tensor:
-        """Positions of queries [B, T] and keys [B, S] -> [B, T, S]."""
+        """Compute psi(i - j) / psi(max(L, i, j)), with the sign of i - j, from positions of queries
+        [B, T] and keys [B, S]: [B, T, S]."""
         threshold = (self.cfg.fire_threshold * self.threshold_factor.float()).abs()
         c = self.c.float().abs()
         distance = compute_distance(i, j)
@@ -58,7 +60,7 @@ class FIRE(PositionEncoding):
         return distance.sign() * scaled
 
     def apply_network(self, ratios: Tensor) -> Tensor:
-        """[...] -> [..., H], in float32."""
+        """Apply f to each ratio, in float32: [...] -> [..., H]."""
         weights = [p.float() for layer in (self.hidden, self.out) for p in layer.parameters()]
         hidden = nn.functional.linear(ratios.unsqueeze(-1), *weights[:2]).relu()
         return nn.functional.linear(hidden, *weights[2:])

@@ -20,7 +20,7 @@ from cape_fairseq.positions.base import (
     register_encoding,
 )
 from cape_fairseq.positions.floater_dynamics import build_dynamics
-from cape_fairseq.positions.floater_options import FloaterConfig
+from cape_fairseq.positions.floater_options import FloaterConfig, validate_solver
 from cape_fairseq.positions.layout import Layout
 
 SELF_ATTENTION = ("query", "key", "value")
@@ -86,6 +86,7 @@ class FLOATER(PositionEncoding):
         base = cfg.floater_base_encoding
         names = [name for name in ENCODINGS if name != "floater"]
         require(base in names, "floater_base_encoding", base, " or ".join(names))
+        cls.find_base(cfg).validate(cfg)
         if cfg.floater_form == "additive":
             require(
                 base == "sinpos", "floater_base_encoding", base, "left out with the form additive"
@@ -94,10 +95,7 @@ class FLOATER(PositionEncoding):
             widths = cfg.encoder_embed_dim, cfg.decoder_embed_dim
             expected = "side: encoder and decoder have different widths"
             require(widths[0] == widths[1], "floater_share", "both", expected)
-        steps = max(cfg.floater_solver_steps, 1 / cfg.floater_solver_steps)
-        expected = "a whole number, or 1 / a whole number"
-        given = cfg.floater_solver_steps
-        require(abs(steps - round(steps)) < 1e-6, "floater_solver_steps", given, expected)
+        validate_solver(cfg)
 
     def sample(
         self, batch: int, source_length: int, target_length: int, generator: Generator
@@ -168,23 +166,29 @@ class FLOATER(PositionEncoding):
     def solve(self, length: int) -> Tensor:
         """Return the vectors of offsets 0, 1, ..., ``length`` - 1 at least, float32 [L, count, C].
 
-        In training they are solved every ``--floater-refresh`` updates. In evaluation they are
-        cached until a parameter changes; offsets beyond the lengths of training reuse the last
-        vector of training by default.
+        In training they are solved every ``--floater-refresh`` updates. In evaluation without
+        gradients they are cached until a parameter changes; offsets beyond the lengths of training
+        reuse the last vector of training by default.
         """
         if self.training:
             return self.solve_in_training(length)
-        key = [(id(p), p._version, p.dtype, p.device) for p in self.parameters()]
+        if torch.is_grad_enabled() and self.initial.requires_grad:
+            return self.solve_in_evaluation(length)
+        versions = [0 if p.is_inference() else p._version for p in self.parameters()]
+        key = [*versions, *((id(p), p.dtype, p.device) for p in self.parameters())]
         if self.cache is None or self.cache.key != key or len(self.cache.vectors) < length:
             size = max(MIN_SOLVED, 2 ** math.ceil(math.log2(length)))
-            own = self.count_own_vectors(size)
-            is_cpu = own.device.type == "cpu"  # a GPU would have to wait for the answer
             with torch.no_grad():
-                vectors = self.integrate(int(own.max()) if is_cpu else size)
-            index = torch.minimum(torch.arange(size, device=vectors.device)[:, None], own - 1)
-            index = index[:, :, None].expand(-1, -1, vectors.size(2))
-            self.cache = Solution(key, vectors.gather(0, index))
+                self.cache = Solution(key, self.solve_in_evaluation(size))
         return self.cache.vectors
+
+    def solve_in_evaluation(self, size: int) -> Tensor:
+        """Solve for ``size`` offsets; those beyond the lengths of training have the last vector."""
+        trained = self.count_trained_offsets(size)
+        is_cpu = trained.device.type == "cpu"  # a GPU would have to wait for the answer
+        vectors = self.integrate(int(trained.max()) if is_cpu else size)
+        index = torch.minimum(torch.arange(size, device=vectors.device)[:, None], trained - 1)
+        return vectors.gather(0, index[:, :, None].expand(-1, -1, vectors.size(2)))
 
     def solve_in_training(self, length: int) -> Tensor:
         """Solve for a batch, or reuse the vectors of the last refresh without a gradient."""
@@ -208,20 +212,20 @@ class FLOATER(PositionEncoding):
             vectors = self.dynamics(initial, length)
         return vectors - initial if self.is_bias else vectors
 
-    def count_own_vectors(self, size: int) -> Tensor:
-        """Return the number of offsets with a vector of their own, up to ``size``: [count].
+    def count_trained_offsets(self, size: int) -> Tensor:
+        """Return how many offsets, up to ``size``, have vectors of their own: int64 [count].
 
         By default it is the 99.9th percentile of the lengths of training.
         """
         counts = self.length_counts
         total = counts.sum(1)
-        reached = (counts.cumsum(1) >= QUANTILE * total[:, None]).int().argmax(1)
-        is_known = (total > 0) & (reached < MAX_COUNTED - 1)
+        longest = (counts.cumsum(1) >= QUANTILE * total[:, None]).int().argmax(1)
+        has_limit = (total > 0) & (longest < MAX_COUNTED - 1)
         if self.cfg.floater_beyond == "continue":
-            is_known = torch.zeros_like(is_known)
-        own = torch.where(is_known, reached, size).clamp(1, size)
+            has_limit = torch.zeros_like(has_limit)
+        trained = torch.where(has_limit, longest, size).clamp(1, size)
         sequences = [int(name in ALONG_SOURCE) for name in self.names]  # rows of length_counts
-        return own[sequences * self.layers]
+        return trained[sequences * self.layers]
 
     def share_parameters(self, encoder: PositionEncoding) -> None:
         if self.cfg.floater_share == "both":

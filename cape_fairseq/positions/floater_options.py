@@ -1,8 +1,9 @@
 """The options of FLOATER."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
-from cape_fairseq.options import choice, option
+from cape_fairseq.options import choice, option, require
 
 FIXED_STEP = ("euler", "midpoint", "heun2", "heun3", "rk4", "explicit_adams")
 SOLVERS = (*FIXED_STEP, "dopri5", "dopri8", "bosh3", "adaptive_heun")
@@ -51,3 +52,22 @@ class FloaterConfig:
     floater_refresh: int = option(
         1, "FLOATER: solve every N updates in training and reuse the vectors in between", minimum=1
     )
+
+
+def validate_solver(cfg: Any) -> None:
+    """Raise ValueError for options of the solver that contradict others, or that nothing reads."""
+    if cfg.floater_dynamics != "ode":
+        unread = ("solver", "solver_steps", "rtol", "atol", "gradient")
+        reason = "left out: only --floater-dynamics ode has a solver"
+    elif cfg.floater_solver in FIXED_STEP:
+        unread, reason = ("rtol", "atol"), "left out: only adaptive solvers have a tolerance"
+    else:
+        unread, reason = ("solver_steps",), "left out: adaptive solvers choose their steps"
+    defaults = {item.name: item.default for item in fields(FloaterConfig)}
+    for name in (f"floater_{end}" for end in unread):
+        value = getattr(cfg, name)
+        require(value == defaults[name], name, value, reason)
+    steps = max(cfg.floater_solver_steps, 1 / cfg.floater_solver_steps)
+    expected = "a whole number, or 1 / a whole number"
+    given = cfg.floater_solver_steps
+    require(abs(steps - round(steps)) < 1e-6, "floater_solver_steps", given, expected)

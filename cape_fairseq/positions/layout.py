@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cape_fairseq.modules.masks import has_leading_padding
+
 
 class Layout(NamedTuple):
     """Index, sentence and offset of every token. Rows may be [1, T] where all are the same.
@@ -52,8 +54,8 @@ class Layout(NamedTuple):
         return self._replace(index=index, column=column)
 
     def bound_offsets(self, exactly: bool) -> int:
-        """Return a number that all offsets are below. ``exactly`` asks for the longest sentence of
-        documents, for which a GPU has to be waited for; otherwise it is the length of the text."""
+        """Return an exclusive upper bound of the offsets: the length of the text or, with
+        ``exactly``, that of its longest sentence, for which a GPU has to be waited for."""
         if self.sentence is None or not exactly:
             return self.index.size(1)
         return max(1, int(self.offset.max()) + 1)
@@ -109,8 +111,8 @@ def count_tokens(padding: Tensor) -> Tensor:
     """Count the real tokens of each row from 0: bool [B, T] -> float32 [B, T] or [1, T].
 
     Padding before the first token gets -1. On a CPU one row stands for all unless there is padding
-    on the left. (A GPU would have to wait for the answer.)
+    on the left.
     """
-    if padding.device.type == "cpu" and not padding[:, 0].any():
+    if not has_leading_padding(padding):
         return torch.arange(padding.size(1), dtype=torch.float32).unsqueeze(0)
     return (~padding).cumsum(dim=1).float() - 1

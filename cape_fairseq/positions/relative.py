@@ -34,7 +34,7 @@ class RelativePositions(PositionEncoding):
     paper = "https://arxiv.org/abs/1803.02155"
 
     def build_kernel(self, layer: int) -> DotProduct:
-        cfg, head_dim = self.cfg, self.side.dim // self.side.heads
+        cfg, head_dim = self.cfg, self.side.head_dim
         if cfg.relpos_layers == "first" and layer > 0:
             return DotProduct()
         return RelativeAttention(head_dim, cfg.relpos_max_distance, cfg.relpos_terms)

@@ -10,9 +10,9 @@ from torch import Tensor
 from cape_fairseq.options import choice, option, require
 from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
 
-# Wavelengths that occur more often in the training length stay; those that occur less often are
+# Pairs with more than beta rotations in a training text stay, those with less than alpha are
 # interpolated (YaRN, section 3.2).
-YARN_OFTEN, YARN_RARE = 32.0, 1.0
+YARN_BETA, YARN_ALPHA = 32.0, 1.0
 SCALING_HELP = (
     "RoPE: longer input than in training, by --rope-scale-factor: linear (position interpolation), "
     "ntk (a larger base), yarn (low frequencies only, and a temperature)"
@@ -55,11 +55,15 @@ class RoPE(RelativeEncoding):
             require(factor == 1, "rope_scale_factor", factor, "given with --rope-scaling")
         else:
             require(factor > 1, "rope_scale_factor", factor, "above 1 with --rope-scaling")
+        if scaling != "yarn":
+            length, default = cfg.rope_training_length, RopeConfig.rope_training_length
+            expected = "left out without --rope-scaling yarn"
+            require(length == default, "rope_training_length", length, expected)
 
     def rotation(self, positions: Tensor) -> Tensor:
-        cfg, dim = self.cfg, self.side.dim // self.side.heads
+        cfg, dim = self.cfg, self.side.head_dim
         frequencies = compute_frequencies(dim, cfg.rope_base)
-        magnitude = 1.0
+        magnitude = 1.0  # of the rotation: queries and keys are multiplied by it
         if cfg.rope_scaling == "linear":
             frequencies = frequencies / cfg.rope_scale_factor
         elif cfg.rope_scaling == "ntk":
@@ -67,14 +71,14 @@ class RoPE(RelativeEncoding):
         elif cfg.rope_scaling == "yarn":
             factor, length = cfg.rope_scale_factor, cfg.rope_training_length
             frequencies = scale_low_frequencies(frequencies, factor, length)
-            magnitude = 0.1 * math.log(factor) + 1
+            magnitude = 0.1 * math.log(factor) + 1  # sqrt(1 / t), section 3.4
         return compute_rotation(positions, frequencies, magnitude)
 
     @property
     def scaled_base(self) -> float:
         """Return the base, with ``--rope-scaling ntk`` the one whose lowest frequency is divided by
         the factor."""
-        cfg, dim = self.cfg, self.side.dim // self.side.heads
+        cfg, dim = self.cfg, self.side.head_dim
         if cfg.rope_scaling != "ntk":
             return cfg.rope_base
         return cfg.rope_base * cfg.rope_scale_factor ** (dim / max(dim - 2, 1))
@@ -98,9 +102,9 @@ def compute_frequencies(dim: int, base: float = 10000.0) -> Tensor:
 def scale_low_frequencies(frequencies: Tensor, factor: float, length: int) -> Tensor:
     """Divide low frequencies by ``factor``, keep high ones and interpolate between them (YaRN,
     Peng et al. 2023, section 3.2). ``length`` is that of the training."""
-    turns = length * frequencies / (2 * math.pi)  # of a pair in a training text
-    kept = ((turns - YARN_RARE) / (YARN_OFTEN - YARN_RARE)).clamp(0, 1)
-    return frequencies * (kept + (1 - kept) / factor)
+    rotations = length * frequencies / (2 * math.pi)  # of a pair in a training text
+    ramp = ((rotations - YARN_ALPHA) / (YARN_BETA - YARN_ALPHA)).clamp(0, 1)
+    return frequencies * (ramp + (1 - ramp) / factor)
 
 
 def compute_rotation(positions: Tensor, frequencies: Tensor, magnitude: float = 1.0) -> Tensor:

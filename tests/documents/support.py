@@ -10,6 +10,7 @@ from tests.support import EOS, PAD, SYSTEMS, WORDS, build
 SEP = 0
 # Encodings that documents allow.
 NAMES = [name for name in SYSTEMS if "randpos" not in name and "mean" not in name]
+WINDOW_NAMES = [name for name in NAMES if name != "fire"]  # which see earlier sentences
 
 
 def make_documents(seed=1):

@@ -162,7 +162,7 @@ def test_translations_are_equal(system, tmp_path):
         ("cape-mean", {}),
         ("rope", {"sentence_context": 1}),
         ("rope", {"rope_scaling": "yarn", "rope_scale_factor": 2.0}),
-        ("sinpos", {"residual_init": "admin-profiled"}),
+        ("sinpos", {"residual_init": "admin", "is_profiled": True}),
         ("sinpos", {"activation_fn": "tanh"}),
         ("rope", {"position_augmentation": "randpos"}),
         ("rope", {"source_scale": "1.5"}),

@@ -23,7 +23,7 @@ def task(data_bin):
 
 
 def test_residuals_are_weighted_by_channel():
-    model = build("sinpos", residual_init="admin-profiled")
+    model = build("sinpos", residual_init="admin", is_profiled=True)
     layer = model.encoder.layers[0]
     x = torch.randn(3, 2, 32)
     with torch.no_grad():
@@ -51,7 +51,7 @@ def test_omegas_are_the_square_roots_of_summed_variances(task, arch):
     given = {**SMALL, "dropout": 0.0, "attention_dropout": 0.0, "residual_init": "admin"}
     args = Namespace(arch=f"{arch}_transformer_tiny", **given)
     model = build_model(args, task)
-    assert args.residual_init == "admin-profiled"  # a stored model is not profiled again
+    assert args.is_profiled  # a stored model is not profiled again
     batch = load_profile_batch(task)
     tokens = model.encoder.prepend_bos(batch["src_tokens"])
     sides = {"encoder": tokens, "decoder": batch["prev_output_tokens"]}
@@ -73,11 +73,26 @@ def test_omegas_are_the_square_roots_of_summed_variances(task, arch):
 
 def test_profiling_leaves_the_random_numbers_alone(task):
     drawn = []
-    for init in ("admin", "admin-profiled"):
+    given = {"arch": "sinpos_transformer_tiny", **SMALL, "residual_init": "admin"}
+    for is_profiled in (False, True):
         torch.manual_seed(1)
-        build_model(Namespace(arch="sinpos_transformer_tiny", **SMALL, residual_init=init), task)
+        build_model(Namespace(**given, is_profiled=is_profiled), task)
         drawn.append(torch.rand(3))
     assert torch.equal(*drawn)
+
+
+def test_layer_drop_skips_no_layer_and_nothing_counts_as_training(task):
+    torch.manual_seed(1)
+    drop = {"encoder_layerdrop": 0.9, "decoder_layerdrop": 0.9, "residual_init": "admin"}
+    model = build_model(Namespace(arch="floater_transformer_tiny", **SMALL, **drop), task)
+    for side in (model.encoder, model.decoder):
+        assert all(layer.fc_omega.gt(1).all() for layer in side.layers._modules.values())
+        assert side.positions.length_counts.sum() == 0
+
+
+def test_a_checkpoint_of_version_1_0_is_not_profiled_again():
+    model = build("sinpos", residual_init="admin-profiled", source_scale_counted=None)
+    assert model.args.residual_init == "admin"
 
 
 def test_without_training_data_admin_is_an_error():
@@ -86,6 +101,6 @@ def test_without_training_data_admin_is_an_error():
 
 
 def test_gradients_reach_omegas():
-    model = build("sinpos", residual_init="admin-profiled").train()
+    model = build("sinpos", residual_init="admin", is_profiled=True).train()
     model(make_batch([3]), None, make_batch([3], begin=True))[0].sum().backward()
     assert all(p.grad is not None for n, p in model.named_parameters() if "omega" in n)

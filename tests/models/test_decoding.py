@@ -73,6 +73,28 @@ def test_batches_equal_single_sentences(system, left):
         torch.testing.assert_close(together[row][t.ne(PAD)], alone, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("system", ["sinpos", "relpos", "rope_cross"])
+def test_padding_before_a_single_sentence_changes_nothing(system):
+    """As --left-pad-target True with --required-seq-len-multiple makes it."""
+    model = build(system)
+    source, target = make_batch([5]), make_batch([4], begin=True)
+    padding = torch.full((1, 4), PAD)
+    padded = decode(model, torch.cat([padding, source], 1), torch.cat([padding, target], 1))
+    torch.testing.assert_close(padded[:, 4:], decode(model, source, target), atol=2e-5, rtol=1e-4)
+
+
+def test_a_step_beyond_a_learned_table_is_an_error():
+    model = build("abspos", max_target_positions=5)
+    state = {}
+    with torch.no_grad():
+        encoder_out = model.encoder(make_batch([3]))
+        tokens = make_batch([6], begin=True)
+        for end in range(1, 6):
+            model.decoder(tokens[:, :end], encoder_out, incremental_state=state)
+        with pytest.raises(ValueError, match="--max-target-positions"):
+            model.decoder(tokens, encoder_out, incremental_state=state)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_half_precision_is_close_to_float32(system, dtype):

@@ -1,4 +1,4 @@
-"""Source scale, warm start, options, and what the training log says."""
+"""Source scale and warm start."""
 
 from __future__ import annotations
 
@@ -133,8 +133,17 @@ class TestWarmStart:
         with pytest.raises(RuntimeError, match="fc1"):
             build("sinpos").load_state_dict(state, strict=True)
 
+    def test_residual_weights_of_a_checkpoint_need_admin(self):
+        parent = build("sinpos", residual_init="admin", is_profiled=True)
+        with pytest.raises(ValueError, match="--residual-init admin"):
+            load(build("sinpos"), parent)
+
+    def test_tables_of_another_length_are_an_error(self):
+        with pytest.raises(ValueError, match="--max-target-positions 40"):
+            load(build("abspos"), build("abspos", max_target_positions=40))
+
     def test_missing_residual_weights_are_1(self):
-        model = build("sinpos", residual_init="admin-profiled")
+        model = build("sinpos", residual_init="admin", is_profiled=True)
         for name, parameter in model.named_parameters():
             if "omega" in name:
                 torch.nn.init.constant_(parameter, 3.0)
@@ -202,66 +211,3 @@ class TestSourceScale:
         model = build("sinpos", source_scale="1.0337").half()
         assert float(model.encoder.source_scale) == pytest.approx(1.0337)
         assert model.encoder.scale_positions(torch.tensor([1000.0])) == pytest.approx(1033.7)
-
-
-class TestOptions:
-    @pytest.mark.parametrize(
-        ("system", "options", "words"),
-        [
-            ("sinpos", {"cape_global_shift": 3.0}, "cape"),
-            ("rope", {"relpos_layers": "first"}, "relpos"),
-            ("sinpos", {"randpos_range": 5}, "randpos"),
-            ("abspos", {"source_scale": "auto"}, "source-scale"),
-            ("sinpos", {"source_scale": "fast"}, "fast"),
-            ("rope", {"position_layers": "all"}, "position-layers"),
-            ("cape", {"position_augmentation": "randpos"}, "randpos"),
-            ("cape", {"cape_global_scale": 0.5}, "global-scale"),
-            ("t5", {"t5_buckets": 7}, "t5-buckets"),
-            ("rope", {"encoder_attention_heads": 32}, "even"),
-            ("floater", {"floater_base_encoding": "floater"}, "floater-base-encoding"),
-            ("floater", {"floater_form": "additive", "floater_base_encoding": "rope"}, "base"),
-            ("floater", {"floater_share": "both", "decoder_embed_dim": 64}, "floater-share"),
-            ("sinpos", {"source_scale": 0}, "source-scale"),
-            ("sinpos", {"encoder_xformers_att_config": "{}"}, "xformers"),
-            ("sinpos", {"offload_activations": True}, "offload-activations"),
-            ("sinpos", {"cross_self_attention": True}, "cross-self-attention"),
-            ("sinpos", {"residual_init": "admin", "encoder_normalize_before": True}, "normalize"),
-        ],
-    )
-    def test_options_that_do_not_fit_are_errors(self, system, options, words):
-        with pytest.raises(ValueError, match=words):
-            build(system, **options)
-
-    def test_base_encoding_of_floater_has_its_options(self):
-        model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)
-        assert model.encoder.positions.base_encoding.cfg.cape_global_shift == 2.0
-        assert model.cfg.source_bos == "on"
-
-    @pytest.mark.parametrize("name", ENCODINGS)
-    def test_every_size_builds_from_stored_options(self, name):
-        from argparse import Namespace
-
-        from fairseq.models import ARCH_CONFIG_REGISTRY
-
-        for size in (
-            "",
-            "_tiny",
-            "_iwslt_de_en",
-            "_wmt_en_de",
-            "_vaswani_wmt_en_de_big",
-            "_wmt_en_de_18l",
-        ):
-            args = Namespace(arch=f"{name}_transformer{size}")
-            ARCH_CONFIG_REGISTRY[args.arch](args)
-            before = dict(vars(args))
-            ARCH_CONFIG_REGISTRY[args.arch](args)  # as fairseq does when it loads a checkpoint
-            assert vars(args) == before
-            assert args.position_encoding == name
-
-    def test_one_line_says_what_is_active(self, caplog):
-        caplog.set_level(logging.INFO)
-        build("cape", source_scale="1.1")
-        (line,) = [r.getMessage() for r in caplog.records if "positions:" in r.getMessage()]
-        for part in ("--position-encoding cape", "--cape-global-shift 5", "--source-bos on"):
-            assert part in line
-        assert line.endswith("source scale 1.1000")

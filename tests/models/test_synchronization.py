@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from tests.documents.support import NAMES, build_document_model, make_documents, make_inputs
+from tests.documents.support import WINDOW_NAMES, build_document_model, make_documents, make_inputs
 from tests.support import SYSTEMS, build, make_batch
 
 
@@ -35,7 +35,7 @@ def test_a_decoding_step(name):
             model.decoder(previous[:, :length], encoder_out, state)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WINDOW_NAMES)
 def test_a_training_step_on_documents(name):
     model = build_document_model(name, 1, 1).to("meta").train()
     source, previous, _ = make_inputs(make_documents(), left=True)

@@ -194,15 +194,16 @@ def test_published_floater_extrapolates():
     torch.testing.assert_close(encoding.eval().solve(60)[:60], encoding.integrate(60))
 
 
+@torch.no_grad()
 def test_evaluation_solves_once_until_the_model_is_trained_again():
     encoding = moving().eval()
     first = encoding.solve(10)
     assert encoding.solve(100) is first  # solved for 128 positions
     encoding.train()
-    assert encoding.solve(10).requires_grad
+    with torch.enable_grad():
+        assert encoding.solve(10).requires_grad
     encoding.eval()
-    with torch.no_grad():
-        encoding.initial.mul_(2)
+    encoding.initial.mul_(2)
     assert not torch.equal(encoding.solve(10), first)
     state = {name: value.clone() for name, value in encoding.state_dict().items()}
     before = encoding.solve(10)
@@ -233,3 +234,15 @@ def test_biases_follow_the_tokens_of_padded_rows():
     biases = encoding.attention_biases(rows, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), 4)
     torch.testing.assert_close(biases[1].self_attention.query[:, 1], vectors[:3, 6])
     torch.testing.assert_close(biases[0].cross_attention.value[1], vectors[torch.tensor([1, 0]), 5])
+
+
+def test_gradients_reach_the_dynamics_in_evaluation_too():
+    encoding = moving().eval()
+    encoding.solve(4)[:4].sum().backward()
+    assert all(p.grad.abs().sum() > 0 for p in encoding.dynamics.parameters())
+
+
+def test_a_model_may_be_built_in_inference_mode():
+    with torch.inference_mode():
+        encoding = moving().eval()
+        assert torch.equal(encoding.solve(4), encoding.solve(4))

@@ -1,0 +1,87 @@
+"""Options: values that are not allowed, defaults, and what the training log says."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.support import ENCODINGS, build
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("system", "options", "words"),
+        [
+            ("sinpos", {"cape_global_shift": 3.0}, "cape"),
+            ("rope", {"relpos_layers": "first"}, "relpos"),
+            ("sinpos", {"randpos_range": 5}, "randpos"),
+            ("abspos", {"source_scale": "auto"}, "source-scale"),
+            ("sinpos", {"source_scale": "fast"}, "fast"),
+            ("rope", {"position_layers": "all"}, "position-layers"),
+            ("cape", {"position_augmentation": "randpos"}, "randpos"),
+            ("cape", {"cape_global_scale": 0.5}, "global-scale"),
+            ("t5", {"t5_buckets": 7}, "t5-buckets"),
+            ("rope", {"encoder_attention_heads": 32}, "even"),
+            ("floater", {"floater_base_encoding": "floater"}, "floater-base-encoding"),
+            ("floater", {"floater_form": "additive", "floater_base_encoding": "rope"}, "base"),
+            ("floater", {"floater_share": "both", "decoder_embed_dim": 64}, "floater-share"),
+            ("sinpos", {"source_scale": 0}, "source-scale"),
+            ("sinpos", {"encoder_xformers_att_config": "{}"}, "xformers"),
+            ("sinpos", {"offload_activations": True}, "offload-activations"),
+            ("sinpos", {"cross_self_attention": True}, "cross-self-attention"),
+            ("sinpos", {"residual_init": "admin", "encoder_normalize_before": True}, "normalize"),
+            ("sinpos", {"residual_init": "admin-profiled"}, "residual-init"),
+            ("sinpos", {"cape_global_shift": 0.0}, "cape"),  # zero is a value, too
+            ("rope", {"sinusoid": "vaswani"}, "sinusoid"),
+            ("nopos", {"sinusoid": "vaswani"}, "sinusoid"),
+            ("rope", {"rope_training_length": 100}, "rope-training-length"),
+            ("floater", {"floater_base_encoding": "t5", "t5_buckets": 7}, "t5-buckets"),
+            (
+                "floater",
+                {"floater_base_encoding": "rope", "rope_scale_factor": 4.0},
+                "scale-factor",
+            ),
+            ("floater", {"floater_dynamics": "rnn-scalar", "floater_solver": "euler"}, "solver"),
+            ("floater", {"floater_rtol": 1e-3}, "rtol"),
+            ("floater", {"floater_solver": "dopri5", "floater_solver_steps": 2.0}, "steps"),
+            ("fire", {"sentence_context": 1}, "sentence-context"),
+        ],
+    )
+    def test_options_that_do_not_fit_are_errors(self, system, options, words):
+        with pytest.raises(ValueError, match=words):
+            build(system, **options)
+
+    def test_base_encoding_of_floater_has_its_options(self):
+        model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)
+        assert model.encoder.positions.base_encoding.cfg.cape_global_shift == 2.0
+        assert model.cfg.source_bos == "on"
+
+    @pytest.mark.parametrize("name", ENCODINGS)
+    def test_every_size_builds_from_stored_options(self, name):
+        from argparse import Namespace
+
+        from fairseq.models import ARCH_CONFIG_REGISTRY
+
+        for size in (
+            "",
+            "_tiny",
+            "_iwslt_de_en",
+            "_wmt_en_de",
+            "_vaswani_wmt_en_de_big",
+            "_wmt_en_de_18l",
+        ):
+            args = Namespace(arch=f"{name}_transformer{size}")
+            ARCH_CONFIG_REGISTRY[args.arch](args)
+            before = dict(vars(args))
+            ARCH_CONFIG_REGISTRY[args.arch](args)  # as fairseq does when it loads a checkpoint
+            assert vars(args) == before
+            assert args.position_encoding == name
+
+    def test_one_line_says_what_is_active(self, caplog):
+        caplog.set_level(logging.INFO)
+        build("cape", source_scale="1.1")
+        (line,) = [r.getMessage() for r in caplog.records if "positions:" in r.getMessage()]
+        for part in ("--position-encoding cape", "--cape-global-shift 5", "--source-bos on"):
+            assert part in line
+        assert line.endswith("source scale 1.1000")
