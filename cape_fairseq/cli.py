@@ -136,6 +136,7 @@ def run_tool(name: str, argv: list[str]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a tool; return its exit status."""
+    sys.stdout.reconfigure(encoding="utf-8")  # text is UTF-8 whatever the locale
     name, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help", "--version"):
         print(__version__ if name == "--version" else format_help())

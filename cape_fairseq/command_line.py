@@ -2,13 +2,17 @@
 
 import argparse
 import gzip
+import itertools
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+FIGURES = (".png", ".pdf", ".svg")
 
 
 class UserError(ValueError):
@@ -33,7 +37,39 @@ def add_files(parser: argparse.ArgumentParser, help: str, several: bool = True) 
 
 def add_output(parser: argparse.ArgumentParser, option: str, help: str) -> None:
     """Add ``--plot`` or ``--json``, a file to write."""
-    parser.add_argument(option, type=Path, metavar="FILE", help=help)
+    kind = parse_figure if option == "--plot" else Path
+    parser.add_argument(option, type=kind, metavar="FILE", help=help)
+
+
+def parse_figure(text: str) -> Path:
+    """Parse the name of a figure, for argparse."""
+    path = Path(text)
+    if path.suffix not in ("", *FIGURES):
+        raise argparse.ArgumentTypeError(f"{text} must end in {', '.join(FIGURES)}")
+    return path
+
+
+def parse_count(text: str) -> int:
+    """Parse an integer above 0, for argparse."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
+
+
+def parse_numbers(text: str) -> list[float]:
+    """Parse numbers such as 0,10,inf, for argparse."""
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no list of numbers such as 0,10,20") from None
+
+
+def parse_edges(text: str) -> list[float]:
+    """Parse the edges of bins, for argparse."""
+    edges = parse_numbers(text)
+    if any(a >= b for a, b in itertools.pairwise(edges)):
+        raise argparse.ArgumentTypeError(f"{text} must rise, as 0,10,20 do")
+    return edges
 
 
 def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
@@ -70,13 +106,19 @@ def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, gzipped if it ends in .gz."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rb") as stream:  # split at b"\n" alone
-            for line in stream:
-                yield line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 ({error.object!r:.60}); convert it first") from None
+        with opener(path, "rb") as stream:
+            yield from decode_lines(stream, str(path))
     except (OSError, EOFError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode the lines of a UTF-8 stream, split at line feeds alone; ``name`` is for the error."""
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise UserError(f"line {number} of {name} is not UTF-8; convert the text") from None
 
 
 @contextmanager
@@ -106,11 +148,20 @@ def write_folder(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path | None, data: dict[str, Any]) -> None:
-    """Write a tool's results to ``--json``, if it is given."""
+    """Write a tool's results to ``--json``, if it is given. NaN, which JSON lacks, becomes null."""
     if path is not None:
         with write_atomically(path) as stream:
-            json.dump(data, stream, indent=1, ensure_ascii=False)
+            json.dump(replace_nan(data), stream, indent=1, ensure_ascii=False, allow_nan=False)
             stream.write("\n")
+
+
+def replace_nan(value: Any) -> Any:
+    """Return a value of JSON with None for every NaN."""
+    if isinstance(value, dict):
+        return {key: replace_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [replace_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

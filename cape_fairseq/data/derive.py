@@ -4,7 +4,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cape_fairseq.command_line import UserError, build_parser, read_lines, write_atomically
+from cape_fairseq.command_line import (
+    UserError,
+    build_parser,
+    parse_count,
+    parse_edges,
+    read_lines,
+    write_atomically,
+)
 from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_tokens
 
 EXAMPLES = """
@@ -45,6 +52,9 @@ def concatenate(
     """Join consecutive pairs by a number of sentences or of target tokens."""
     lengths = [1 if sentences else len(pair[1].split()) for pair in pairs]
     groups = group_by_tokens(lengths, sentences or min_tokens)
+    rest = len(pairs) - sum(map(len, groups))
+    if rest:
+        print(f"{rest} pairs at the end are too few to be joined, and are left out")
     glue = f" {separator} " if junction == "separator" else " "
     for group in groups:
         sides = []
@@ -77,14 +87,31 @@ def divide_by_length(pairs: Iterable[Pair], edges: list[float]) -> dict[str, lis
     return {name: members for name, members in bins.items() if members}
 
 
-def write_pairs(prefix: str, pairs: Iterable[Pair], inputs: tuple[Path, Path]) -> None:
-    """Write PREFIX.LANG for both sides; LANG is the suffix of the inputs."""
-    pairs = list(pairs)
+def name_outputs(prefix: str, inputs: tuple[Path, Path]) -> list[Path]:
+    """Return PREFIX.LANG of both sides; LANG is the suffix of the inputs.
+
+    Raises:
+        UserError: both sides have one name, or that of an input.
+    """
+    outputs = [Path(prefix + Path(path.name.removesuffix(".gz")).suffix) for path in inputs]
+    if outputs[0] == outputs[1]:
+        raise UserError(
+            f"both sides would be written to {outputs[0]}; give inputs with the languages as "
+            "suffixes, such as train.en and train.de"
+        )
+    for path in outputs:
+        if path.resolve() in [other.resolve() for other in inputs]:
+            raise UserError(f"{path} is an input; give another --output")
+    return outputs
+
+
+def write_derived(prefix: str, pairs: Iterable[Pair], inputs: tuple[Path, Path]) -> None:
+    """Write PREFIX.LANG for both sides."""
+    pairs, outputs = list(pairs), name_outputs(prefix, inputs)
     if not pairs:
         raise UserError(f"no pair is left for {prefix}; check the lengths")
-    for side, path in enumerate(inputs):
-        suffix = Path(path.name.removesuffix(".gz")).suffix
-        with write_atomically(Path(f"{prefix}{suffix}")) as stream:
+    for side, path in enumerate(outputs):
+        with write_atomically(path) as stream:
             stream.writelines(f"{pair[side]}\n" for pair in pairs)
     print(f"{prefix}: {len(pairs):,} pairs")
 
@@ -99,8 +126,8 @@ def main(argv: list[str]) -> None:
     add("--output", required=True, metavar="PREFIX", help="prefix of the output")
     add("--min", type=int, default=1, help="minimum tokens (default: 1)")
     add("--max", type=int, default=250, help="maximum tokens (default: 250)")
-    add("--sentences", type=int, metavar="N", help="sentences to join")
-    add("--min-tokens", type=int, default=300, help="target tokens to reach (default: 300)")
+    add("--sentences", type=parse_count, metavar="N", help="sentences to join")
+    add("--min-tokens", type=parse_count, default=300, help="target tokens to reach (default: 300)")
     add(
         "--junction",
         choices=JUNCTIONS,
@@ -112,17 +139,22 @@ def main(argv: list[str]) -> None:
         default="<sep>",
         help="separator token (default: <sep>, SHAPE's; documents need <s>)",
     )
-    add("--edges", default="80,100,120,140", help="lengths between bins (default: 80,100,120,140)")
+    add(
+        "--edges",
+        type=parse_edges,
+        default="80,100,120,140",
+        help="lengths between bins (default: 80,100,120,140)",
+    )
     args = parser.parse_args(argv)
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)
     if args.mode == "length":
-        write_pairs(args.output, filter_length(pairs, args.min, args.max), inputs)
+        write_derived(args.output, filter_length(pairs, args.min, args.max), inputs)
     elif args.mode == "concatenate":
         rules = (args.sentences, args.min_tokens, args.junction, args.separator)
-        write_pairs(args.output, concatenate(pairs, *rules), inputs)
+        write_derived(args.output, concatenate(pairs, *rules), inputs)
     elif args.mode == "swap":
-        write_pairs(args.output, swap_first(pairs, args.separator), inputs)
+        write_derived(args.output, swap_first(pairs, args.separator), inputs)
     else:
-        bins = divide_by_length(pairs, [float(edge) for edge in args.edges.split(",")])
+        bins = divide_by_length(pairs, args.edges)
         for name, members in bins.items():
-            write_pairs(f"{args.output}.{name}", members, inputs)
+            write_derived(f"{args.output}.{name}", members, inputs)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from cape_fairseq.command_line import UserError
+from cape_fairseq.command_line import UserError, decode_lines
 
 
 def learn(model: Path, size: int, files: Iterable[str]) -> None:
@@ -40,16 +40,13 @@ def apply(model: Path, lines: Iterable[bytes]) -> Iterator[str]:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     except (OSError, RuntimeError):
         raise UserError(f"{model} is not a model of SentencePiece") from None
-    for number, line in enumerate(lines, 1):
-        try:
-            text = line.decode("utf-8").rstrip("\n")
-        except UnicodeDecodeError:
-            raise UserError(f"line {number} is not UTF-8; convert the text first") from None
+    for text in decode_lines(lines, "the input"):
         yield " ".join(processor.encode(text, out_type=str))
 
 
 def main(argv: list[str]) -> int:
     """Run a command; return its exit status."""
+    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
     command, model, *arguments = argv
     try:
         if command == "learn":

@@ -18,30 +18,26 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
+    parse_count,
+    parse_edges,
     parse_single_files,
     plot_axes,
     read_lines,
     write_json,
 )
 from cape_fairseq.evaluation.generated import read_translations, remove_bpe
-from cape_fairseq.evaluation.scores import build_bleu, compute_kept_ends, compute_length_ratio
+from cape_fairseq.evaluation.scores import (
+    build_bleu,
+    compute_kept_ends,
+    compute_length_ratio,
+    format_signature,
+)
 
 EXAMPLES = """
   cape-fairseq bleu-by-length sinpos=sinpos.txt cape=cape.txt --plot bleu.png
   cape-fairseq bleu-by-length floater=floater.txt --edges 0,80,100,120,140,inf --source bpe/test.en
 """
 SHAPE_EDGES = "0,10,20,30,40,50,60,70,inf"
-
-
-def parse_edges(text: str) -> list[float]:
-    """Parse the edges of bins."""
-    try:
-        edges = [float(word) for word in text.split(",")]
-    except ValueError:
-        edges = []
-    if len(edges) < 2 or any(a >= b for a, b in itertools.pairwise(edges)):
-        raise UserError(f"edges of bins must be rising numbers such as {SHAPE_EDGES}, not {text}")
-    return edges
 
 
 def name_bin(low: float, high: float) -> str:
@@ -111,7 +107,7 @@ def measure(
             for name, found in score_bin(corpus, members, samples, bleu, language).items():
                 systems[name][bin_name] = found
     return {
-        "signature": str(build_bleu(language, tokenize, references=[["a"]]).get_signature()),
+        "signature": format_signature(language, tokenize),
         "unit": "words" if words else "tokens",
         "systems": systems,
     }
@@ -160,7 +156,8 @@ def plot(result: dict[str, Any], path: Path) -> None:
     with plot_axes(path, f"source length ({result['unit']})", "BLEU") as axes:
         for name, bins in result["systems"].items():
             shown = {key: found for key, found in bins.items() if key != "all"}
-            scores, errors = ([f[key] for f in shown.values()] for key in ("bleu", "interval"))
+            scores = [found["bleu"] for found in shown.values()]
+            errors = [found["interval"] for found in shown.values()]
             axes.errorbar(list(shown), scores, errors, label=name, marker="o", capsize=3)
 
 
@@ -171,22 +168,25 @@ def main(argv: list[str]) -> None:
     add_output(parser, "--plot", "BLEU with its interval over the source length")
     add_output(parser, "--json", "all scores as JSON")
     parser.add_argument(
-        "--edges", default=SHAPE_EDGES, help=f"source lengths between bins (default: {SHAPE_EDGES})"
+        "--edges",
+        type=parse_edges,
+        default=SHAPE_EDGES,
+        help=f"source lengths between bins (default: {SHAPE_EDGES})",
     )
     parser.add_argument("--words", action="store_true", help="lengths in words, not tokens")
     parser.add_argument(
         "--source", type=Path, metavar="FILE", help="segmented source, to count its subwords"
     )
     parser.add_argument(
-        "--samples", type=int, default=1000, help="samples of the bootstrap (default: 1000)"
+        "--samples", type=parse_count, default=1000, help="samples of the bootstrap (default: 1000)"
     )
     parser.add_argument("--language", help="target language, for sacreBLEU's tokenizer")
     parser.add_argument("--tokenize", help="another of sacreBLEU's tokenizers (default: 13a)")
     args = parser.parse_args(argv)
-    files, edges = parse_single_files(args.files), parse_edges(args.edges)
+    files = parse_single_files(args.files)
     choice = {"language": args.language, "tokenize": args.tokenize}
-    result = measure(files, edges, args.words, args.source, args.samples, **choice)
+    result = measure(files, args.edges, args.words, args.source, args.samples, **choice)
     print(format_result(result))
+    write_json(args.json, result)
     if args.plot:
         plot(result, args.plot)
-    write_json(args.json, result)

@@ -16,7 +16,12 @@ from cape_fairseq.command_line import (
     write_json,
 )
 from cape_fairseq.evaluation.generated import read_translations
-from cape_fairseq.evaluation.scores import build_bleu, format_summary, score_texts, summarize_seeds
+from cape_fairseq.evaluation.scores import (
+    format_signature,
+    format_summary,
+    score_translations,
+    summarize_seeds,
+)
 
 EXAMPLES = """
   cape-fairseq compare sinpos=sinpos.txt cape=cape.txt
@@ -85,17 +90,19 @@ def measure(
     aligned = None if reference is None else Reference.read(reference)
     systems = {}
     for name, paths in files.items():
-        seeds = []
+        seeds, first = [], None
         for path in paths:
             if aligned is None:
                 _, texts, references = read_translations(path)
             else:
                 texts, references = aligned.read_translation(path), aligned.texts
-            seeds.append(score_texts(texts, references, language, tokenize))
+            if first is not None and references != first:
+                raise UserError(f"{path} has other references than {paths[0]}, a seed of {name}")
+            first = references
+            seeds.append(score_translations(texts, references, language, tokenize))
         summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}
-        systems[name] = {"seeds": len(seeds), **summary}
-    metric = build_bleu(language, tokenize, references=[["a"]])  # the signature counts references
-    return {"signature": str(metric.get_signature()), "systems": systems}
+        systems[name] = {"seeds": len(seeds), "texts": len(first), **summary}
+    return {"signature": format_signature(language, tokenize), "systems": systems}
 
 
 def main(argv: list[str]) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 MAX_TOKENS = 4000  # of a batch, with padding
+SAMPLES = 1000  # of the bootstrap
 
 
 class Text(NamedTuple):
@@ -40,7 +41,7 @@ def join(sentences: Sequence[Tensor], separator: int) -> Tensor:
     return torch.cat(parts)
 
 
-def score_texts(model: nn.Module, texts: Sequence[Text]) -> list[np.ndarray]:
+def score_last_sentences(model: nn.Module, texts: Sequence[Text]) -> list[np.ndarray]:
     """Return the log-probabilities (nats) of the tokens of each text's last target sentence, that
     of EOS last."""
     separator = model.decoder.dictionary.bos()
@@ -87,11 +88,11 @@ def score_batch(
     return [row[: len(t)].numpy() for row, t in zip(values, targets, strict=True)]
 
 
-def bootstrap_interval(values: Sequence[float], samples: int = 1000, seed: int = 1) -> float:
+def bootstrap_interval(values: Sequence[float]) -> float:
     """Return half the width of the 95 % interval of a mean, by resampling."""
     values = np.asarray(values, float)
-    generator = np.random.default_rng(seed)
-    chosen = generator.integers(len(values), size=(samples, len(values)))
+    generator = np.random.default_rng(1)
+    chosen = generator.integers(len(values), size=(SAMPLES, len(values)))
     means = values[chosen].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return float(high - low) / 2

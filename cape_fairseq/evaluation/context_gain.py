@@ -16,11 +16,17 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
+    parse_count,
     parse_files,
     read_lines,
     write_json,
 )
-from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
+from cape_fairseq.evaluation.context import (
+    Text,
+    bootstrap_interval,
+    find_reach,
+    score_last_sentences,
+)
 from cape_fairseq.evaluation.scores import summarize_seeds
 from cape_fairseq.inference.checkpoints import load_model
 
@@ -45,7 +51,7 @@ def read_texts(
         first = number
         while first > max(0, number - reach) and names[first - 1] == names[number]:
             first -= 1
-        wrong = find_other(names, number, number - first)
+        wrong = find_wrong_context(names, number, number - first)
         if first == number or wrong is None:
             continue
         if word is not None and word not in dictionary.string(pairs[number]["source"]).split():
@@ -60,8 +66,9 @@ def read_texts(
     return texts
 
 
-def find_other(names: list[str], number: int, count: int) -> range | None:
-    """Return ``count`` consecutive sentences of one other document, half the corpus away."""
+def find_wrong_context(names: list[str], number: int, count: int) -> range | None:
+    """Return ``count`` consecutive sentences of another document, searched for from half the corpus
+    away, or None if there are none."""
     start = (number + len(names) // 2) % len(names)
     for offset in range(len(names)):
         first = (start + offset) % len(names)
@@ -96,7 +103,7 @@ def measure_model(
     if not texts["right"]:
         chosen = f" whose source has the token {word}" if word else ""
         raise UserError(f"there is no sentence{chosen} with an earlier one in its document")
-    scores = {kind: score_texts(model, found) for kind, found in texts.items()}
+    scores = {kind: score_last_sentences(model, found) for kind, found in texts.items()}
     return {
         "sentences": len(texts["right"]),
         "words": compare_scores(scores, slice(None, -1)),
@@ -147,7 +154,7 @@ def main(argv: list[str]) -> None:
     add_output(parser, "--json", "gains as JSON, with 95 %% intervals over sentences")
     parser.add_argument("--data", type=Path, required=True, help="binarized data")
     parser.add_argument("--subset", default="test", help="subset of the data (default: test)")
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N sentences")
+    parser.add_argument("--limit", type=parse_count, metavar="N", help="only the first N sentences")
     parser.add_argument("--word", help="only sentences whose source has this token, such as it")
     args = parser.parse_args(argv)
     files = parse_files(args.files)

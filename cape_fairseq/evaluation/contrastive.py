@@ -10,7 +10,12 @@ import numpy as np
 
 from cape_fairseq.command_line import UserError, add_output, build_parser, read_lines, write_json
 from cape_fairseq.data.cleaning import clean_line
-from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
+from cape_fairseq.evaluation.context import (
+    Text,
+    bootstrap_interval,
+    find_reach,
+    score_last_sentences,
+)
 from cape_fairseq.inference.translate import Translator
 
 EXAMPLES = """
@@ -100,7 +105,7 @@ def measure(
         for candidate in item.candidates:
             target = [*earlier, translator.encode_target(candidate)]
             texts.append(Text(source, target).keep_last(reach if context is None else context))
-    scores = iter(score_texts(model, texts))
+    scores = iter(score_last_sentences(model, texts))
     right = []
     for item in items:
         found = [next(scores) for _ in item.candidates]

@@ -30,12 +30,18 @@ def remove_bpe(line: str) -> str:
 
 
 def check_detokenized(path: Path, sentences: list[Sentence]) -> None:
-    """Raise UserError if translations still have the pieces of subword-nmt. A mark @@ that stands
-    alone is text."""
-    pieces = sum(len(PIECE.findall(s.detokenized)) for s in sentences)
+    """Raise UserError if translations still have pieces of subword-nmt or SentencePiece. A mark @@
+    that stands alone is text."""
     words = sum(len(s.detokenized.split()) for s in sentences)
-    if pieces > words / 200:
-        raise UserError(f"{path} has subwords ({pieces} end in @@); generate with --remove-bpe")
+    ends = sum(len(PIECE.findall(s.detokenized)) for s in sentences)
+    starts = sum(s.detokenized.count("▁") for s in sentences)
+    if ends > words / 200:
+        raise UserError(f"{path} has subwords ({ends} end in @@); generate with --remove-bpe")
+    if starts > words / 200:
+        raise UserError(
+            f"{path} has pieces of SentencePiece ({starts} marks ▁); generate with "
+            "--remove-bpe=sentencepiece"
+        )
 
 
 def read_generated(path: Path) -> list[Sentence]:

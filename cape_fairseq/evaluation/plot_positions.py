@@ -14,6 +14,7 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
+    parse_count,
     save_figure,
     write_json,
 )
@@ -59,6 +60,8 @@ def measure(
     found = {}
     for argument in arguments:
         name, _, path = argument.partition("=")
+        if name in found:
+            raise UserError(f"the name {name} is given twice; choose another")
         encoding = None if path else build_untrained(name, dim)
         if path:
             encoding = getattr(getattr(load_model(Path(path), data)[0], side), "positions", None)
@@ -104,12 +107,16 @@ def main(argv: list[str]) -> None:
         help="an encoding with default options, or a checkpoint",
     )
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
-    parser.add_argument("--positions", type=int, default=100, help="first N positions (100)")
+    parser.add_argument(
+        "--positions", type=parse_count, default=100, help="first N positions (default: 100)"
+    )
     parser.add_argument(
         "--side", choices=("encoder", "decoder"), default="encoder", help="default: encoder"
     )
     parser.add_argument("--layer", type=int, default=0, help="layer, from 0 (default: 0)")
-    parser.add_argument("--dim", type=int, default=128, help="width without checkpoint (128)")
+    parser.add_argument(
+        "--dim", type=parse_count, default=128, help="width without checkpoint (default: 128)"
+    )
     args = parser.parse_args(argv)
     logging.getLogger("matplotlib").setLevel("WARNING")  # fairseq sets the root to DEBUG
     matrices = measure(args.systems, args.data, args.positions, args.side, args.layer, args.dim)
@@ -118,6 +125,6 @@ def main(argv: list[str]) -> None:
         for name, vectors in matrices.items()
     ]
     print(format_table(["system", "positions", "mean norm"], rows))
+    write_json(args.json, {name: vectors.tolist() for name, vectors in matrices.items()})
     if args.plot:
         plot(matrices, args.plot)
-    write_json(args.json, {name: vectors.tolist() for name, vectors in matrices.items()})

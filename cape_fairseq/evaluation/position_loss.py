@@ -13,6 +13,7 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
+    parse_count,
     parse_files,
     plot_axes,
     write_json,
@@ -147,12 +148,16 @@ def main(argv: list[str]) -> None:
     add_files(parser, "outputs of fairseq-generate --score-reference, one for each seed")
     add_output(parser, "--plot", "loss over the target position, a curve for each system")
     add_output(parser, "--json", "all curves as JSON")
-    parser.add_argument("--bin-size", type=int, default=25, help="positions per bin (default: 25)")
-    parser.add_argument("--window", type=int, default=15, help="positions smoothed (default: 15)")
+    parser.add_argument(
+        "--bin-size", type=parse_count, default=25, help="positions per bin (default: 25)"
+    )
+    parser.add_argument(
+        "--window", type=parse_count, default=15, help="positions smoothed (default: 15)"
+    )
     parser.add_argument("--train-length", type=int, help="longest training target, for the figure")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files), args.window, args.bin_size)
     print(format_result(result))
+    write_json(args.json, result)
     if args.plot:
         plot(result, args.plot, args.train_length)
-    write_json(args.json, result)

@@ -29,6 +29,11 @@ def build_bleu(language: str | None = None, tokenize: str | None = None, **optio
         raise UserError(f"sacreBLEU cannot tokenize {tokenize or language}: {error}") from None
 
 
+def format_signature(language: str | None = None, tokenize: str | None = None) -> str:
+    """Return sacreBLEU's signature of BLEU with one reference."""
+    return str(build_bleu(language, tokenize, references=[["a"]]).get_signature())
+
+
 def compute_length_ratio(
     texts: Sequence[str], references: Sequence[str], language: str | None = None
 ) -> float:
@@ -60,7 +65,7 @@ def compute_kept_ends(texts: Sequence[str], references: Sequence[str]) -> float 
     return sum(min(pair) for pair in pairs) / total if total else None
 
 
-def score_texts(
+def score_translations(
     texts: Sequence[str],
     references: Sequence[str],
     language: str | None = None,

@@ -15,6 +15,8 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
+    parse_count,
+    parse_numbers,
     parse_single_files,
     save_figure,
     write_json,
@@ -28,11 +30,14 @@ EXAMPLES = """
 """
 
 
+BATCH = 16  # sentence pairs
+
+
 def shift_positions(side: nn.Module, offset: float) -> None:
     """Add ``offset`` to all positions of an encoder or decoder."""
-    encoding = side.positions
-    augment = type(encoding).augment
-    encoding.augment = lambda *args: augment(encoding, *args) + offset
+    source = side.noise_source
+    augment = type(source).augment
+    source.augment = lambda *args: augment(source, *args) + offset
 
 
 @torch.no_grad()
@@ -71,12 +76,13 @@ def compute_similarities(
     return {side: total / tokens[side] for side, total in sums.items()}
 
 
-def load_batches(task: Any, subset: str, count: int, size: int = 16) -> list[dict[str, Tensor]]:
+def load_batches(task: Any, subset: str, count: int) -> list[dict[str, Tensor]]:
     """Return the first ``count`` sentence pairs of a split in batches."""
     task.load_dataset(subset)
     dataset = task.dataset(subset)
     count = min(count, len(dataset))
-    chunks = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    starts = range(0, count, BATCH)
+    chunks = [range(start, min(start + BATCH, count)) for start in starts]
     return [dataset.collater([dataset[i] for i in chunk])["net_input"] for chunk in chunks]
 
 
@@ -97,23 +103,27 @@ def measure(
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
-    parser = build_parser("shift-invariance", "Measure how shifts change a model.", EXAMPLES)
+    parser = build_parser(
+        "shift-invariance",
+        "Measure how similar hidden states stay when all positions are shifted.",
+        EXAMPLES,
+    )
     add_files(parser, "checkpoint of each system", several=False)
     add_output(parser, "--json", "results as JSON")
     add_output(parser, "--plot", "similarities between all offsets (SHAPE, Figure 2)")
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split of the data (default: valid)")
     parser.add_argument(
-        "--sentences", type=int, default=100, help="first N sentences (default: 100)"
+        "--sentences", type=parse_count, default=100, help="first N sentences (default: 100)"
     )
     parser.add_argument(
         "--offsets",
+        type=parse_numbers,
         default="0,100,250,500",
         help="shifts of all positions (default: 0,100,250,500)",
     )
     args = parser.parse_args(argv)
-    offsets = [float(offset) for offset in args.offsets.split(",")]
-    files = parse_single_files(args.files)
+    offsets, files = args.offsets, parse_single_files(args.files)
     result = measure(files, args.data, args.subset, args.sentences, offsets)
     head = ["system", "side", *(f"{offsets[0]:g} and {offset:g}" for offset in offsets[1:])]
     rows = [

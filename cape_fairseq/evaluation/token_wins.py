@@ -1,6 +1,7 @@
 """Token wins: the share of tokens that one model predicts better than another (SHAPE, Figure 4)."""
 
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,15 @@ from cape_fairseq.command_line import (
     save_figure,
     write_json,
 )
-from cape_fairseq.evaluation.bleu_by_length import name_bin, parse_edges
+from cape_fairseq.evaluation.bleu_by_length import name_bin
 from cape_fairseq.evaluation.generated import Sentence, read_runs
 
 EXAMPLES = """
   cape-fairseq token-wins shape=shape.txt sinpos=sinpos.txt --plot wins.png
   cape-fairseq token-wins a=a.txt b=b.txt --dictionary data-bin/dict.de.txt --json wins.json
 """
-LENGTH_EDGES = "0,10,20,30,40,50,75,100,150,200,300,inf"
-FREQUENCY_EDGES = "0,10,100,1000,10000,inf"
+LENGTH_EDGES = [0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, math.inf]
+FREQUENCY_EDGES = [0, 10, 100, 1000, 10000, math.inf]
 
 
 def compare_tokens(a: list[Sentence], b: list[Sentence]) -> np.ndarray:
@@ -56,8 +57,7 @@ def measure(files: dict[str, Path], dictionary: Path | None = None) -> dict[str,
     outcome = compare_tokens(first, second)
     lengths = np.array([len(s.scores) - 1 for s in first])
     positions = np.concatenate([np.arange(n) for n in lengths])
-    edges = parse_edges(LENGTH_EDGES)
-    kinds = {"length": (np.repeat(lengths, lengths), edges)}
+    kinds = {"length": (np.repeat(lengths, lengths), LENGTH_EDGES)}
     if dictionary is not None:
         try:
             words = Dictionary.load(str(dictionary))
@@ -67,13 +67,13 @@ def measure(files: dict[str, Path], dictionary: Path | None = None) -> dict[str,
         if len(tokens) != len(outcome):
             raise UserError(f"{a} has joined subwords; run fairseq-generate without --remove-bpe")
         frequencies = np.array([words.count[words.index(token)] for token in tokens])
-        kinds["frequency"] = (frequencies, parse_edges(FREQUENCY_EDGES))
+        kinds["frequency"] = (frequencies, FREQUENCY_EDGES)
     maps = {}
     for kind, (values, row_edges) in kinds.items():
-        share, count = average_cells(outcome, values, positions, (row_edges, edges))
+        share, count = average_cells(outcome, values, positions, (row_edges, LENGTH_EDGES))
         maps[kind] = {
             "rows": [name_bin(*pair) for pair in itertools.pairwise(row_edges)],
-            "columns": [name_bin(*pair) for pair in itertools.pairwise(edges)],
+            "columns": [name_bin(*pair) for pair in itertools.pairwise(LENGTH_EDGES)],
             "share": [[None if np.isnan(x) else round(float(x), 4) for x in r] for r in share],
             "tokens": count.tolist(),
         }
@@ -118,6 +118,6 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     result = measure(parse_single_files(args.files), args.dictionary)
     print(format_result(result))
+    write_json(args.json, result)
     if args.plot:
         plot(result, args.plot)
-    write_json(args.json, result)

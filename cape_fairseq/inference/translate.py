@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from cape_fairseq.command_line import UserError, build_parser
+from cape_fairseq.command_line import UserError, build_parser, decode_lines, parse_count
 from cape_fairseq.data.cleaning import clean_line
 from cape_fairseq.data.languages import NO_SPACES, find_base
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
@@ -214,17 +214,6 @@ class Translator:
         return [*self.cut(left), *self.cut(right)]
 
 
-def read_input() -> list[str]:
-    """Read the lines of standard input, or raise UserError."""
-    lines = []
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            lines.append(line.decode("utf-8").rstrip("\r\n"))
-        except UnicodeDecodeError:
-            raise UserError(f"line {number} is not UTF-8; convert the text first") from None
-    return lines
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the tool."""
     add = parser.add_argument
@@ -249,7 +238,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="language whose rules split paragraphs into sentences, such as de (default: the "
         "source language)",
     )
-    add("--beam", type=int, default=5, help="beam size (default: 5)")
+    add("--beam", type=parse_count, default=5, help="beam size (default: 5)")
     add("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
     add("--no-split", action="store_true", help="each line is a sentence, and stays one")
     add("--no-context", action="store_true", help="translate sentence by sentence")
@@ -262,7 +251,7 @@ def main(argv: list[str]) -> None:
     add_options(parser)
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
-    lines = read_input()
+    lines = list(decode_lines(sys.stdin.buffer, "the input"))
     translator = Translator(
         args.checkpoint,
         data=args.data,

@@ -23,8 +23,8 @@ CROSS_CONTEXT_HELP = (
     "and after it"
 )
 SINUSOID_HELP = (
-    "frequencies of sinusoids: fairseq's 10000^(-k/(d/2 - 1)) from padding_idx + 1, or the paper's "
-    "10000^(-2k/d) from 0"
+    "frequencies of sinusoids, where the encoding has them: fairseq's 10000^(-k/(d/2 - 1)) from "
+    "padding_idx + 1, or the paper's 10000^(-2k/d) from 0"
 )
 SOURCE_SCALE_HELP = (
     "factor of source positions: a number, or auto for target tokens / source tokens of the "
@@ -221,9 +221,6 @@ def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
         expected = f"input: {base.name} adds nothing to layers"
         layers = args.position_layers
         require(layers == "input", "position_layers", layers, expected)
-    if not base.has_sinusoids:
-        expected = f"left out: {base.name} has no sinusoids"
-        require(args.sinusoid == "fairseq", "sinusoid", args.sinusoid, expected)
     if not cls.allows_randpos:
         augmentation = args.position_augmentation
         require(

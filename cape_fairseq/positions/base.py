@@ -63,7 +63,6 @@ class PositionEncoding(nn.Module):
     samples_noise: bool = False
     real_valued: ClassVar[bool] = False  # positions between integers are allowed
     adds_to_layers: ClassVar[bool] = False  # allows --position-layers all
-    has_sinusoids: ClassVar[bool] = False  # allows --sinusoid vaswani
     sees_earlier_sentences: ClassVar[bool] = True  # allows --sentence-context above 0
     allows_randpos: ClassVar[bool] = False
     rotates_cross_attention: bool = False

@@ -37,7 +37,6 @@ class Sinusoidal(PositionEncoding):
     paper = "https://arxiv.org/abs/1706.03762"
     real_valued = True
     adds_to_layers = True
-    has_sinusoids = True
     allows_randpos = True
 
     def __init__(self, cfg: Any, side: Side) -> None:

@@ -64,6 +64,19 @@ class TestSampledGroups:
 
 
 class TestDerive:
+    @pytest.mark.parametrize(
+        ("source", "target", "output"),
+        [("train.txt", "other.txt", "out"), ("train", "other", "out"), ("u.en", "u.de", "u")],
+    )
+    def test_no_side_replaces_another(self, source, target, output, tmp_path, capsys):
+        for name in (source, target):
+            (tmp_path / name).write_text(f"{name} b c\n")
+        sides = ["--source", str(tmp_path / source), "--target", str(tmp_path / target)]
+        assert main(["derive", "length", *sides, "--output", str(tmp_path / output)]) == 1
+        assert output in capsys.readouterr().err
+        assert (tmp_path / source).read_text() == f"{source} b c\n"
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted((source, target))
+
     @pytest.fixture
     def text(self, tmp_path):
         lines = ["A b .", "C d e f .", "G .", "H i .", "J ."]

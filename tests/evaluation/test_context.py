@@ -10,8 +10,13 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
-from cape_fairseq.evaluation.context import Text, bootstrap_interval, find_reach, score_texts
-from cape_fairseq.evaluation.context_gain import find_other
+from cape_fairseq.evaluation.context import (
+    Text,
+    bootstrap_interval,
+    find_reach,
+    score_last_sentences,
+)
+from cape_fairseq.evaluation.context_gain import find_wrong_context
 from cape_fairseq.evaluation.contrastive import borrow_context, read_items
 from tests.documents.support import build_document_model, join, make_documents
 from tests.support import EOS
@@ -31,7 +36,7 @@ def make_texts(context):
 @pytest.mark.parametrize("context", [0, 1, 2])
 def test_scores_are_those_of_the_last_sentence(context):
     model, text = build_document_model("rope_cross", 1), make_texts(context)
-    found = score_texts(model, [text, make_texts(0)])[0]
+    found = score_last_sentences(model, [text, make_texts(0)])[0]
     source = torch.tensor([join([words[:-1].tolist() for words in text.source])])
     target = torch.cat([words.clone() for words in text.target])
     previous = torch.cat([torch.tensor([EOS]), target[:-1]])
@@ -97,7 +102,7 @@ class TestContrastive:
                 targets = [translator.encode_target(s) for s in (*item.earlier, candidate)]
                 text = Text(sources, targets)
                 text = text if context is None else text.keep_last(context)
-                (scores,) = score_texts(model, [text])
+                (scores,) = score_last_sentences(model, [text])
                 values.append(scores.mean() if normalize else scores.sum())
             right += values[0] > max(values[1:])
         found = json.loads(output.read_text())
@@ -136,11 +141,11 @@ def test_the_interval_is_that_of_a_mean():
 def test_wrong_sentences_are_of_one_other_document():
     names = list("aaabbbbccd")
     for number, count in ((1, 1), (2, 2), (5, 3), (9, 1)):
-        found = find_other(names, number, count)
+        found = find_wrong_context(names, number, count)
         assert len(found) == count
         assert len({names[i] for i in found}) == 1
         assert names[found[0]] != names[number]
-    assert find_other(["a"] * 5, 2, 1) is None
+    assert find_wrong_context(["a"] * 5, 2, 1) is None
 
 
 def test_context_gain_prints_words_and_eos_apart(document_checkpoint, data_bin, tmp_path, capsys):

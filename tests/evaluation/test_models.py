@@ -45,6 +45,13 @@ def test_similarity_of_hidden_states_equals_a_slow_rewrite():
         assert found[side].diagonal().tolist() == pytest.approx([1, 1])
 
 
+def test_randomized_positions_are_shifted():
+    model = build("sinpos", position_augmentation="randpos")
+    batch = {"src_tokens": make_batch([7]), "prev_output_tokens": make_batch([6], begin=True)}
+    found = compute_similarities(model, [batch], [0.0, 40.0])
+    assert all(similarities[0, 1] < 0.99 for similarities in found.values())
+
+
 def test_shift_invariance_of_checkpoints(cape_checkpoint, data_bin, tmp_path):
     output = tmp_path / "shift.json"
     options = ["--sentences", "20", "--offsets", "0,50", "--json", str(output)]

@@ -33,8 +33,6 @@ class TestOptions:
             ("sinpos", {"residual_init": "admin", "encoder_normalize_before": True}, "normalize"),
             ("sinpos", {"residual_init": "admin-profiled"}, "residual-init"),
             ("sinpos", {"cape_global_shift": 0.0}, "cape"),  # zero is a value, too
-            ("rope", {"sinusoid": "vaswani"}, "sinusoid"),
-            ("nopos", {"sinusoid": "vaswani"}, "sinusoid"),
             ("rope", {"rope_training_length": 100}, "rope-training-length"),
             ("floater", {"floater_base_encoding": "t5", "t5_buckets": 7}, "t5-buckets"),
             (

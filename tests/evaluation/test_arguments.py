@@ -1,0 +1,70 @@
+"""Arguments of the tools that cannot be used, and what is written all the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from cape_fairseq.cli import main
+from tests.evaluation.support import make_rows, write_output
+from tests.support import run
+
+
+@pytest.mark.parametrize(
+    ("tool", "option", "value"),
+    [
+        ("position-loss", "--bin-size", "0"),
+        ("position-loss", "--window", "-1"),
+        ("position-loss", "--plot", "x.foo"),
+        ("bleu-by-length", "--edges", "0,20,10"),
+        ("bleu-by-length", "--samples", "many"),
+        ("shift-invariance", "--offsets", "a,b"),
+        ("context-gain", "--limit", "0"),
+        ("plot-positions", "--positions", "0"),
+        ("translate", "--beam", "0"),
+        ("derive", "--sentences", "-5"),
+        ("derive", "--edges", "3,1"),
+    ],
+)
+def test_values_that_cannot_be_used_are_errors(tool, option, value, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([tool, "swap" if tool == "derive" else "a=a", option, value])
+    assert stop.value.code == 2
+    assert option in capsys.readouterr().err
+
+
+def test_bins_of_one_sentence_are_valid_json(tmp_path):
+    path = write_output(tmp_path / "out", make_rows(1), True)
+    output = tmp_path / "loss.json"
+    assert main(["position-loss", f"a={path}", "--bin-size", "1", "--json", str(output)]) == 0
+
+    def reject(name):
+        raise AssertionError(name)
+
+    bins = json.loads(output.read_text(), parse_constant=reject)["systems"]["a"]["bins"]
+    assert bins["sentences"][-1] == 1
+    assert bins["error"][-1] is None
+
+
+def test_seeds_of_a_system_have_the_same_references(tmp_path, capsys):
+    files = [write_output(tmp_path / str(n), make_rows(1, n)) for n in (3, 4)]
+    assert main(["compare", f"a={files[0]},{files[1]}"]) == 1
+    assert str(files[1]) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "option"), [("Ein H@@ aus .", "--remove-bpe"), ("▁Ein ▁H aus", "=sentencepiece")]
+)
+def test_pieces_are_an_error(text, option, tmp_path, capsys):
+    path = write_output(tmp_path / "out", [("a", text, text, [-1.0])])
+    assert main(["compare", f"a={path}"]) == 1
+    assert option in capsys.readouterr().err
+
+
+def test_the_output_is_utf8_whatever_the_locale(tmp_path, monkeypatch):
+    files = [write_output(tmp_path / str(seed), make_rows(seed)) for seed in (1, 2)]
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    command = [sys.executable, "-m", "cape_fairseq.cli", "compare"]
+    assert " ± " in run(*command, f"a={files[0]},{files[1]}").stdout
