@@ -27,14 +27,18 @@ bash "$ROOT/recipes/train.sh" "$@"
 
 # 2. A fifth of the updates on stacks of sentences with separators, with half the learning rate. fairseq's
 # multiple of 8 texts would leave a fifth of each batch empty.
+MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
+keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 run mkdir -p "$SAVE"
-[ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
-    --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation \
-    --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
-    --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
-    --lr "$(python -c "print($LR / 2)")" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$((UPDATES / 5))" \
-    --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
-run touch "$SAVE/trained"
+if ! is_trained "$SAVE" "$MORE"; then
+    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
+        --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation \
+        --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
+        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
+        --lr "$HALF" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$MORE" \
+        --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
+    mark_trained "$SAVE" "$MORE" "$SAVE"/[0-9]*.txt "$SAVE/loss.txt"
+fi
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Documents, cut after so many target tokens, with context and (N = 0) sentence by sentence.

@@ -56,6 +56,7 @@ write() {  # write FILE COMMAND...: write the whole output of a command to FILE,
 same_lines() {  # same_lines FILE FILE...: stop unless all have as many lines
     local file lines
     if [ -n "$DRY_RUN" ]; then return; fi
+    for file in "$@"; do [ -e "$file" ] || stop "there is no $file"; done
     lines=$(count_lines "$1")
     for file in "$@"; do
         [ "$(count_lines "$file")" = "$lines" ] \
@@ -94,14 +95,31 @@ tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok; Sente
     mv "$file.part" "$file"
 }
 
-keep_settings() {  # keep_settings NAME=VALUE...: stop if OUT was made with other values
-    local file=$OUT/settings
+keep_settings() {  # keep_settings FOLDER NAME=VALUE...: stop if FOLDER was made with other values
+    local folder=$1 file=$1/settings; shift
     if [ -n "$DRY_RUN" ]; then return; fi
-    mkdir -p "$OUT"
+    mkdir -p "$folder"
     if [ -e "$file" ] && [ "$(cat "$file")" != "$(printf '%s\n' "$@")" ]; then
-        stop "$OUT was made with $(paste -sd' ' "$file"); give another OUT, or the same settings"
+        stop "$folder was made with $(paste -sd' ' "$file"); give another OUT, or the same settings"
     fi
     printf '%s\n' "$@" > "$file"
+}
+
+is_trained() {  # is_trained SAVE UPDATES: stop if SAVE has more updates than asked for
+    local updates=0
+    if [ -e "$1/trained" ]; then updates=$(cat "$1/trained"); fi
+    [ "${updates:-0}" -le "$2" ] || stop "$1 has $updates updates already; give UPDATES=$updates or more, or another OUT"
+    [ "${updates:-0}" = "$2" ]
+}
+
+mark_trained() {  # mark_trained SAVE UPDATES OUTPUT...: remember the updates; outputs of fewer are removed
+    local save=$1 updates=$2; shift 2
+    run rm -f "$@"
+    if [ -z "$DRY_RUN" ]; then echo "$updates" > "$save/trained"; fi
+}
+
+choose_remove_bpe() {  # choose_remove_bpe DATA: REMOVE_BPE of the segmentation that lies beside the data
+    if [ -e "$1/sentencepiece.model" ] || [ -e "$1/target.spm" ]; then REMOVE_BPE=(--remove-bpe=sentencepiece); fi
 }
 
 find_codes() {  # the file of the subword segmentation

@@ -10,7 +10,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 DATA=${DATA:?give the binarized data: DATA=data-bin recipes/evaluate.sh NAME=CHECKPOINT}
 OUT=${OUT:-runs/evaluation} STACK=${STACK:-300}
-[ $# -gt 0 ] || { echo "evaluate: give checkpoints as NAME=CHECKPOINT" >&2; exit 2; }
+[ $# -gt 0 ] || stop "give checkpoints as NAME=CHECKPOINT"
+for system in "$@"; do case $system in ?*=?*) ;; *) stop "$system must have the form NAME=CHECKPOINT" ;; esac; done
+LANGUAGE=()
+for file in "$DATA"/test.*-*.*.idx; do  # test.en-de.de.idx
+    pair=${file##*/test.} pair=${pair%%.*}
+    if [ -e "$file" ]; then LANGUAGE=(--language "${pair#*-}"); fi
+done
 run mkdir -p "$OUT"
 limits=(--max-source-positions 100000 --max-target-positions 100000 --num-workers 0 --user-dir "$USER_DIR")
 
@@ -18,35 +24,38 @@ find_junction() {  # the junction that a checkpoint needs
     python -c 'import sys; from cape_fairseq.inference.checkpoints import find_junction; print(find_junction(sys.argv[1]))' "$1"
 }
 
-if [ -e "$DATA/sentencepiece.model" ]; then REMOVE_BPE=(--remove-bpe=sentencepiece); fi
+choose_remove_bpe "$DATA"
 sentences=() stacked=() loss=() swaps=()
 for system in "$@"; do
     name=${system%%=*} path=${system#*=}
     one=$OUT/$name
     junction=${JUNCTION:-comma}
     if [ -z "${JUNCTION:-}" ] && [ -z "$DRY_RUN" ]; then junction=$(find_junction "$path"); fi
+    run mkdir -p "$one"
+    if [ -e "$one/settings" ] && [ "$path" -nt "$one/settings" ]; then run rm -f "$one"/*.txt; fi  # trained again since
+    keep_settings "$one" "DATA=$DATA" "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$junction"
     joined=(--task stacked_translation --stack-junction "$junction" --max-len-a 2 --max-len-b 200)
     if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
     stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)
-    write "$one.sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 "${REMOVE_BPE[@]}"
-    write "$one.stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 "${REMOVE_BPE[@]}"
-    write "$one.swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 "${REMOVE_BPE[@]}"
-    write "$one.original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 "${REMOVE_BPE[@]}"
-    write "$one.loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference
-    sentences+=("$name=$one.sentences.txt") stacked+=("$name=$one.stacks.txt") loss+=("$name=$one.loss.txt")
-    swaps+=("$name=$one.original.txt" "$name.swapped=$one.swapped.txt")
+    write "$one/sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 "${REMOVE_BPE[@]}"
+    write "$one/stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 "${REMOVE_BPE[@]}"
+    write "$one/swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 "${REMOVE_BPE[@]}"
+    write "$one/original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 "${REMOVE_BPE[@]}"
+    write "$one/loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference
+    sentences+=("$name=$one/sentences.txt") stacked+=("$name=$one/stacks.txt") loss+=("$name=$one/loss.txt")
+    swaps+=("$name=$one/original.txt" "$name.swapped=$one/swapped.txt")
 done
 
 text() { [ -n "$DRY_RUN" ] || printf '%s\n' "$@"; }
 report() {
     text "# Evaluation on $DATA" "" "## Sentences, by source length" ""
-    run cape-fairseq bleu-by-length "${sentences[@]}" --plot "$OUT/bleu_by_length.png"
+    run cape-fairseq bleu-by-length "${LANGUAGE[@]}" "${sentences[@]}" --plot "$OUT/bleu_by_length.png"
     text "" "![BLEU by length](bleu_by_length.png)" "" "## Stacks of at least $STACK tokens" ""
-    run cape-fairseq compare "${stacked[@]}"
+    run cape-fairseq compare "${LANGUAGE[@]}" "${stacked[@]}"
     text "" "## Loss by target position" ""
     run cape-fairseq position-loss "${loss[@]}" --plot "$OUT/loss_by_position.png"
     text "" "![Loss by position](loss_by_position.png)" "" "## BLEU of stacks of ten sentences, and with the first moved to the end" ""
-    run cape-fairseq compare "${swaps[@]}"
+    run cape-fairseq compare "${LANGUAGE[@]}" "${swaps[@]}"
     if [ ${#loss[@]} = 2 ]; then
         text "" "## Token wins" ""
         run cape-fairseq token-wins "${loss[@]}" --plot "$OUT/token_wins.png"

@@ -2,7 +2,7 @@
 # The schedule of the FLOATER paper: train a sinusoidal Transformer, fine-tune it as FLOATER at half the learning rate,
 # and average its last checkpoints. The plain model is fine-tuned for as long, for comparison.
 #
-#   DATA=data-bin [SRC=en] [TGT=de] [SIZE=_tiny] [OUT=runs/floater] recipes/floater.sh [--dry-run]
+#   DATA=data-bin [SRC=en] [TGT=de] [SIZE=_tiny] [OUT=runs/floater] recipes/floater.sh [--dry-run] [-- OPTIONS]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -10,6 +10,10 @@ DATA=${DATA:?give the binarized data: DATA=data-bin recipes/floater.sh}
 SRC=${SRC:-en} TGT=${TGT:-de} SIZE=${SIZE-_tiny} OUT=${OUT:-runs/floater}
 LR=${LR:-4e-3} HALF=${HALF:-2e-3} WARMUP=${WARMUP:-500}
 UPDATES=${UPDATES:-2000} MORE=${MORE:-700} EVERY=${EVERY:-100}
+read_options "$@"
+choose_remove_bpe "$DATA"
+keep_settings "$OUT" "DATA=$DATA" "SIZE=$SIZE" "LR=$LR" "HALF=$HALF" "WARMUP=$WARMUP" "UPDATES=$UPDATES" "MORE=$MORE" \
+    "EVERY=$EVERY" "OPTIONS=${OPTIONS[*]}"
 
 fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
     local save=$OUT/$1 encoding=$2 lr=$3 warmup=$4 updates=$5; shift 5
@@ -19,11 +23,11 @@ fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
         --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
         --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$lr" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
         --max-tokens 4096 --max-update "$updates" --update-epoch-batch-itr True --no-epoch-checkpoints \
-        --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 "$@"
+        --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 "$@" "${OPTIONS[@]}"
     run touch "$save/trained"
     [ -e "$save/averaged.pt" ] || run cape-fairseq average "$save" --last 5 --output "$save/averaged.pt"
     write "$save/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" \
-        --path "$save/averaged.pt" --beam 4 --lenpen 0.6 --remove-bpe --num-workers 0
+        --path "$save/averaged.pt" --beam 4 --lenpen 0.6 "${REMOVE_BPE[@]}" --num-workers 0
 }
 
 # 1. The plain Transformer.
@@ -33,5 +37,5 @@ start=(--finetune-from-model "$OUT/sinpos/checkpoint_best.pt")
 fit floater floater "$HALF" 100 "$MORE" "${start[@]}"
 fit sinpos-longer sinpos "$HALF" 100 "$MORE" "${start[@]}"
 # 3. Scores and positions.
-run cape-fairseq compare "sinpos=$OUT/sinpos/test.txt" "sinpos-longer=$OUT/sinpos-longer/test.txt" "floater=$OUT/floater/test.txt"
+run cape-fairseq compare --language "$TGT" "sinpos=$OUT/sinpos/test.txt" "sinpos-longer=$OUT/sinpos-longer/test.txt" "floater=$OUT/floater/test.txt"
 run cape-fairseq plot-positions "floater=$OUT/floater/averaged.pt" sinpos --data "$DATA" --plot "$OUT/positions.png"

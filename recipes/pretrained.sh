@@ -34,7 +34,8 @@ if [ "$WAY" = ctranslate2 ]; then
     esac
     python -c 'import ctranslate2' 2>/dev/null || stop "CTranslate2 is not installed; pip install ctranslate2"
 fi
-keep_settings "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT"
+keep_settings "$OUT" "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT" "TEXT=$TEXT"
+keep_settings "$SAVE" "LR=$LR" "SEED=$SEED" "DOCUMENTS=${DOCUMENTS[*]}" "OPTIONS=${OPTIONS[*]}"
 
 # 1. The model as it is.
 run mkdir -p "$OUT/tok" "$OUT/bpe"
@@ -86,6 +87,9 @@ if [ ! -e "$DATA/done" ]; then
     for file in "$TEXT"/*.documents; do
         if [ -e "$file" ]; then run cp "$file" "$DATA/"; fi
     done
+    for file in source.spm target.spm sentencepiece.model; do
+        if [ -e "$IMPORTED/$file" ]; then run cp "$IMPORTED/$file" "$DATA/"; fi
+    done
     run touch "$DATA/done"
 fi
 
@@ -94,12 +98,15 @@ IMPORTED_OPTIONS=()
 if [ -e "$IMPORTED/options.txt" ]; then read -r -a IMPORTED_OPTIONS < "$IMPORTED/options.txt"; fi
 [ -z "$DRY_RUN" ] || echo "# and the options in ${IMPORTED@Q}/options.txt:"
 run mkdir -p "$SAVE"
-[ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "${ENCODING}_transformer" "${IMPORTED_OPTIONS[@]}" \
-    --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT" --finetune-from-model "$IMPORTED/model.pt" "${DOCUMENTS[@]}" --seed "$SEED" --dropout 0.1 \
-    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
-    --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$((UPDATES / 10 + 1))" --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
-    --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
-run touch "$SAVE/trained"
+if ! is_trained "$SAVE" "$UPDATES"; then
+    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "${ENCODING}_transformer" "${IMPORTED_OPTIONS[@]}" \
+        --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT" --finetune-from-model "$IMPORTED/model.pt" "${DOCUMENTS[@]}" --seed "$SEED" --dropout 0.1 \
+        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
+        --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$((UPDATES / 10 + 1))" --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True \
+        --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
+    mark_trained "$SAVE" "$UPDATES" "$SAVE/test.$TGT"
+    run rm -rf "$SAVE/ct2"
+fi
 for file in "dict.$MODEL_SRC.txt" "dict.$MODEL_TGT.txt" prefixes.json source.spm target.spm sentencepiece.model; do
     if [ -e "$IMPORTED/$file" ]; then run cp "$IMPORTED/$file" "$SAVE/"; fi
 done

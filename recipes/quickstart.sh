@@ -2,8 +2,9 @@
 # Train three systems on a synthetic English-German corpus of documents in which pronouns need context, and
 # print one table and a figure. Less than six minutes on two cores. The same command continues after an interruption.
 #
-#   [OUT=runs/quickstart] [SYSTEMS="sinpos cape documents"] [UPDATES=1000] recipes/quickstart.sh [--dry-run]
+#   [OUT=runs/quickstart] [SYSTEMS="sinpos cape documents"] [UPDATES=N] recipes/quickstart.sh [--dry-run]
 set -euo pipefail
+export BPE=subword_nmt
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 [ $# = 0 ] || [ "$*" = --dry-run ] || stop "the only option is --dry-run; see the first lines of this file"
@@ -18,7 +19,8 @@ done
 TEXT=$OUT/corpus DATA=$OUT/data-bin
 export SRC=en TGT=de
 run mkdir -p "$OUT"
-[ -e "$TEXT/test.de" ] || run cape-fairseq synthetic-corpus "$TEXT"
+keep_settings "$OUT" "UPDATES=${UPDATES:-380, cape 450}"
+[ -e "$TEXT/test.choice.de" ] || run cape-fairseq synthetic-corpus "$TEXT"
 
 # 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 prepare_text "$MERGES"

@@ -25,18 +25,21 @@ read_options "$@"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
-keep_settings "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
+keep_settings "$OUT" "TEXT=$TEXT" "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
+keep_settings "$SAVE" "LR=$LR" "WARMUP=$WARMUP" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 prepare_text "$MERGES"
 
-# 2. Training; it resumes from checkpoint_last.pt.
+# 2. Training; it resumes from checkpoint_last.pt, also with more UPDATES.
 run mkdir -p "$SAVE"
-[ -e "$SAVE/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" \
-    --source-lang "$SRC" --target-lang "$TGT" --seed "$SEED" --dropout 0.1 \
-    --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
-    --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
-    --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
-    --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
-run touch "$SAVE/trained"
+if ! is_trained "$SAVE" "$UPDATES"; then
+    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" \
+        --source-lang "$SRC" --target-lang "$TGT" --seed "$SEED" --dropout 0.1 \
+        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
+        --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
+        --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
+        --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
+    mark_trained "$SAVE" "$UPDATES" "$SAVE/test.txt" "$SAVE/test.$TGT"
+fi
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Translation and detokenized BLEU.

@@ -2,7 +2,7 @@
 # The Bible, English (Berean Standard Bible) and German (Elberfelder 1905), both in the public domain:
 # consecutive verses are running text. OUT/raw/*.documents names the book of each verse.
 #
-#   [OUT=data/bible_en_de] [DATA=FOLDER WITH BSB.csv GerElb1905.csv] recipes/prepare/bible_en_de.sh
+#   [OUT=data/bible_en_de] [ARCHIVES=FOLDER WITH BSB.csv GerElb1905.csv] recipes/prepare/bible_en_de.sh
 set -euo pipefail
 # shellcheck disable=SC2034
 NAME=bible_en_de SRC=en TGT=de
@@ -13,7 +13,7 @@ for text in BSB GerElb1905; do
 done
 
 # Verses that both texts have, in order; five books for validation, two for the test.
-[ -e "$OUT/raw/done" ] || python - "$DATA/BSB.csv" "$DATA/GerElb1905.csv" "$OUT/raw" <<'PYTHON'
+[ -e "$OUT/raw/done" ] || python - "$ARCHIVES/BSB.csv" "$ARCHIVES/GerElb1905.csv" "$OUT/raw" <<'PYTHON'
 import csv
 import sys
 from contextlib import ExitStack

@@ -1,13 +1,15 @@
 # shellcheck shell=bash
 # Sourced by the scripts beside it: steps from archives to binarized data in OUT/data-bin.
-# A step whose output exists is skipped. DATA names a folder with archives that are already there.
+# A step whose output exists is skipped. ARCHIVES names a folder with archives that are already there.
+[ $# = 0 ] || { echo "${0##*/}: there are no options; see the first lines of this file" >&2; exit 1; }
+export BPE=subword_nmt  # as the papers
 source "$(dirname "${BASH_SOURCE[0]}")/../environment.sh"
 OUT=${OUT:-data/$NAME}
-export TEXT=$OUT/raw DATA=${DATA:-$OUT/archives} WORKERS=${WORKERS:-$(nproc)}
-mkdir -p "$OUT/raw" "$OUT/tok" "$OUT/bpe" "$DATA"
+export TEXT=$OUT/raw ARCHIVES=${ARCHIVES:-$OUT/archives} WORKERS=${WORKERS:-$(nproc)}
+mkdir -p "$OUT/raw" "$OUT/tok" "$OUT/bpe" "$ARCHIVES"
 
-fetch() {  # fetch URL: download to DATA, and continue a download that was cut off
-    local file=$DATA/${1##*/}
+fetch() {  # fetch URL: download to ARCHIVES, and continue a download that was cut off
+    local file=$ARCHIVES/${1##*/}
     if [ -e "$file" ]; then return; fi
     echo "fetching $1"
     curl --fail --location --retry 3 --continue-at - --output "$file.part" "$1" && mv "$file.part" "$file"
@@ -15,9 +17,9 @@ fetch() {  # fetch URL: download to DATA, and continue a download that was cut o
 
 unpack() {  # unpack ARCHIVE MEMBER: print a member of a tar archive, gunzipped if it ends in .gz
     if [ "${2%.gz}" = "$2" ]; then
-        tar -xOf "$DATA/$1" "$2" | repair_breaks
+        tar -xOf "$ARCHIVES/$1" "$2" | repair_breaks
     else
-        tar -xOf "$DATA/$1" "$2" | gunzip | repair_breaks
+        tar -xOf "$ARCHIVES/$1" "$2" | gunzip | repair_breaks
     fi
 }
 

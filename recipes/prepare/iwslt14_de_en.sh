@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # IWSLT14 German-English as fairseq's example prepares it.
 #
-#   [OUT=data/iwslt14_de_en] [DATA=ARCHIVES] recipes/prepare/iwslt14_de_en.sh
+#   [OUT=data/iwslt14_de_en] [ARCHIVES=FOLDER] recipes/prepare/iwslt14_de_en.sh
 set -euo pipefail
 # shellcheck disable=SC2034
 NAME=iwslt14_de_en SRC=de TGT=en

@@ -3,16 +3,16 @@
 # libreoffice-help-en-us and libreoffice-help-de. Paragraphs are aligned by their id; a paragraph whose
 # sides have equally many sentences is cut into them. OUT/raw/*.documents names the page of each line.
 #
-#   [OUT=data/libreoffice_en_de] [DATA=FOLDER WITH THE PACKAGES] recipes/prepare/libreoffice_en_de.sh
+#   [OUT=data/libreoffice_en_de] [ARCHIVES=FOLDER WITH THE PACKAGES] recipes/prepare/libreoffice_en_de.sh
 set -euo pipefail
 # shellcheck disable=SC2034
 NAME=libreoffice_en_de SRC=en TGT=de
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 for package in libreoffice-help-en-us libreoffice-help-de; do
-    compgen -G "$DATA/${package}_*.deb" > /dev/null || (cd "$DATA" && apt-get download "$package")
+    compgen -G "$ARCHIVES/${package}_*.deb" > /dev/null || (cd "$ARCHIVES" && apt-get download "$package")
     if [ ! -e "$OUT/$package" ]; then
-        dpkg-deb --extract "$DATA/$package"_*.deb "$OUT/$package.part"
+        dpkg-deb --extract "$ARCHIVES/$package"_*.deb "$OUT/$package.part"
         mv "$OUT/$package.part" "$OUT/$package"
     fi
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Multi30k, task 1: English image captions and their German translations (research use only).
 #
-#   [OUT=data/multi30k_en_de] [DATA=FOLDER WITH train.en.gz ...] recipes/prepare/multi30k_en_de.sh
+#   [OUT=data/multi30k_en_de] [ARCHIVES=FOLDER WITH train.en.gz ...] recipes/prepare/multi30k_en_de.sh
 set -euo pipefail
 # shellcheck disable=SC2034
 NAME=multi30k_en_de SRC=en TGT=de
@@ -12,10 +12,10 @@ for lang in en de; do
         fetch "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/$split.$lang.gz"
     done
 done
-prepare() { gunzip -c "$DATA/$1.$2.gz" | repair_breaks | normalize "$2" | tokenize "$2" -a; }
+prepare() { gunzip -c "$ARCHIVES/$1.$2.gz" | repair_breaks | normalize "$2" | tokenize "$2" -a; }
 
 for lang in en de; do
-    write "$OUT/raw/test.$lang" gunzip -c "$DATA/test_2016_flickr.$lang.gz"
+    write "$OUT/raw/test.$lang" gunzip -c "$ARCHIVES/test_2016_flickr.$lang.gz"
     write "$OUT/tok/train.$lang" prepare train "$lang"
     write "$OUT/tok/valid.$lang" prepare val "$lang"
     write "$OUT/tok/test.$lang" prepare test_2016_flickr "$lang"

@@ -3,7 +3,7 @@
 # punctuation, Moses tokens without hyphen splitting, 10,000 joint merges (research use only). The test sets of
 # 2017 are fetched where there is a connection.
 #
-#   [OUT=data/multi30k_tiny_en_de] [DATA=FOLDER WITH train.en.gz ...] recipes/prepare/multi30k_tiny_en_de.sh
+#   [OUT=data/multi30k_tiny_en_de] [ARCHIVES=FOLDER WITH train.en.gz ...] recipes/prepare/multi30k_tiny_en_de.sh
 set -euo pipefail
 # shellcheck disable=SC2034
 NAME=multi30k_tiny_en_de SRC=en TGT=de
@@ -15,7 +15,7 @@ for lang in en de; do
 done
 TESTS=test_2016_flickr
 for split in test_2017_flickr test_2017_mscoco; do
-    if [ ! -e "$DATA/$split.en.gz" ] && ! curl --head --silent --fail --location --max-time 5 "$URL/$split.en.gz" > /dev/null; then
+    if [ ! -e "$ARCHIVES/$split.en.gz" ] && ! curl --head --silent --fail --location --max-time 5 "$URL/$split.en.gz" > /dev/null; then
         echo "$split is not there, and there is no connection to fetch it"
         continue
     fi
@@ -24,13 +24,13 @@ for split in test_2017_flickr test_2017_mscoco; do
 done
 
 lower() { sed 's/./\L&/g'; }
-prepare() { gunzip -c "$DATA/$1.$2.gz" | repair_breaks | lower | normalize "$2" | tokenize "$2"; }
+prepare() { gunzip -c "$ARCHIVES/$1.$2.gz" | repair_breaks | lower | normalize "$2" | tokenize "$2"; }
 
 for lang in en de; do
     write "$OUT/tok/train.$lang" prepare train "$lang"
     write "$OUT/tok/valid.$lang" prepare val "$lang"
     for split in $TESTS; do
-        write "$OUT/raw/$split.$lang" gunzip -c "$DATA/$split.$lang.gz"
+        write "$OUT/raw/$split.$lang" gunzip -c "$ARCHIVES/$split.$lang.gz"
         write "$OUT/tok/$split.$lang" prepare "$split" "$lang"
     done
 done

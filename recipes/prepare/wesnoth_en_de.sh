@@ -3,7 +3,7 @@
 # packages wesnoth-1.16-*. A string whose sides have equally many sentences is cut into them. OUT/raw/*.documents
 # names the scenario of each line. Two Brothers is for validation, Northern Rebirth the test set.
 #
-#   [TGT=de] [OUT=data/wesnoth_en_$TGT] [DATA=FOLDER WITH THE PACKAGES] recipes/prepare/wesnoth_en_de.sh
+#   [TGT=de] [OUT=data/wesnoth_en_$TGT] [ARCHIVES=FOLDER WITH THE PACKAGES] recipes/prepare/wesnoth_en_de.sh
 #
 # TGT is a language of the game: de, fr, ru ...
 set -euo pipefail
@@ -14,9 +14,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 for campaign in httt ei dm trow nr low l did dw sof sota sotbe thot tsg ttb; do
     package=wesnoth-1.16-$campaign
-    compgen -G "$DATA/${package}_*.deb" > /dev/null || (cd "$DATA" && apt-get download "$package")
+    compgen -G "$ARCHIVES/${package}_*.deb" > /dev/null || (cd "$ARCHIVES" && apt-get download "$package")
     if [ ! -e "$OUT/$package" ]; then
-        dpkg-deb --extract "$DATA/$package"_*.deb "$OUT/$package.part"
+        dpkg-deb --extract "$ARCHIVES/$package"_*.deb "$OUT/$package.part"
         mv "$OUT/$package.part" "$OUT/$package"
     fi
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # WMT14 English-German as ADMIN and CAPE prepare it; with VARIANT=icml17 as fairseq and FLOATER do.
 #
-#   [OUT=data/wmt14_en_de_admin] [DATA=ARCHIVES] [VARIANT=icml17] recipes/prepare/wmt14_en_de.sh
+#   [OUT=data/wmt14_en_de_admin] [ARCHIVES=FOLDER] [VARIANT=icml17] recipes/prepare/wmt14_en_de.sh
 set -euo pipefail
 VARIANT=${VARIANT:-admin}
 # shellcheck disable=SC2034

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # WMT14 English-French as ADMIN and CAPE prepare it.
 #
-#   [OUT=data/wmt14_en_fr] [DATA=ARCHIVES] recipes/prepare/wmt14_en_fr.sh
+#   [OUT=data/wmt14_en_fr] [ARCHIVES=FOLDER] recipes/prepare/wmt14_en_fr.sh
 set -euo pipefail
 # shellcheck disable=SC2034
 NAME=wmt14_en_fr SRC=en TGT=fr

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # WMT16 English-German as SHAPE prepares it (after Ott et al. 2018).
 #
-#   [OUT=data/wmt16_en_de] [DATA=ARCHIVES] recipes/prepare/wmt16_en_de.sh
+#   [OUT=data/wmt16_en_de] [ARCHIVES=FOLDER] recipes/prepare/wmt16_en_de.sh
 set -euo pipefail
 # shellcheck disable=SC2034
 NAME=wmt16_en_de SRC=en TGT=de

@@ -182,7 +182,7 @@ def test_small_archives_in_the_real_formats_are_prepared(
     archives, out = tmp_path / "archives", tmp_path / "out"
     archives.mkdir()
     make(archives, other)
-    variables = {"OUT": str(out), "DATA": str(archives), "WORKERS": "1", **variables}
+    variables = {"OUT": str(out), "ARCHIVES": str(archives), "WORKERS": "1", **variables}
     output = call("bash", RECIPES / "prepare" / f"{script}.sh", **variables)
     assert "pairs" in output
     names = {path.name.split(".")[0] for path in (out / "data-bin").glob("*.idx")}
@@ -204,7 +204,7 @@ def prepare_iwslt(tmp_path, german: list[str], english: list[str], **variables):
         for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
             members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgml(lang)
     write_archive(archives / "de-en.tgz", members)
-    variables = {"OUT": str(out), "DATA": str(archives), "WORKERS": "1", **variables}
+    variables = {"OUT": str(out), "ARCHIVES": str(archives), "WORKERS": "1", **variables}
     return out, ["bash", RECIPES / "prepare" / "iwslt14_de_en.sh"], variables
 
 
@@ -239,7 +239,7 @@ def test_multi30k_is_prepared_as_in_the_paper(tmp_path):
     archives.mkdir()
     for path in (SHARED / "multi30k").glob("*.[ed][ne].gz"):
         (archives / path.name).symlink_to(path)
-    variables = {"OUT": str(out), "DATA": str(archives), "WORKERS": "1"}
+    variables = {"OUT": str(out), "ARCHIVES": str(archives), "WORKERS": "1"}
     call("bash", RECIPES / "prepare" / "multi30k_tiny_en_de.sh", **variables)
     for split, other in (("train", "train"), ("valid", "valid"), ("test_2016_flickr", "test.2016")):
         for lang in ("en", "de"):
@@ -253,7 +253,7 @@ def test_multi30k_is_prepared_as_in_the_paper(tmp_path):
 def test_a_missing_member_of_an_archive_stops_the_preparation(tmp_path):
     make_iwslt(tmp_path, "")
     write_archive(tmp_path / "de-en.tgz", {"de-en/other": ["x"]})
-    variables = {"OUT": str(tmp_path / "out"), "DATA": str(tmp_path), "PATH": PATH}
+    variables = {"OUT": str(tmp_path / "out"), "ARCHIVES": str(tmp_path), "PATH": PATH}
     script = ["bash", str(RECIPES / "prepare" / "iwslt14_de_en.sh")]
     result = subprocess.run(script, capture_output=True, text=True, env={**os.environ, **variables})
     assert result.returncode != 0
