@@ -17,7 +17,7 @@ tel:te tha:th tur:tr ukr:uk urd:ur vie:vi
 CODES = dict(pair.split(":") for pair in CODE_PAIRS.split())
 
 
-def find_base(name: str) -> str:
-    """Return the code of two letters for a language, if it has one."""
+def find_code(name: str) -> str:
+    """Return the code of two letters for a language, if it has one: ``de`` for de_DE and deu."""
     base = re.split(r"[-_]", name)[0].lower()
     return CODES.get(base, base)

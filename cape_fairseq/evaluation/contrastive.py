@@ -16,6 +16,7 @@ from cape_fairseq.evaluation.context import (
     find_reach,
     score_last_sentences,
 )
+from cape_fairseq.inference.segmentation import add_segmentation_options
 from cape_fairseq.inference.translate import Translator
 
 EXAMPLES = """
@@ -127,10 +128,7 @@ def main(argv: list[str]) -> None:
     add("checkpoint", type=Path, help="checkpoint of a translation model")
     add("--source", type=Path, required=True, metavar="FILE", help="source text")
     add("--target", type=Path, required=True, metavar="FILE", help="right and wrong translations")
-    add("--data", type=Path, help="folder with dict.*.txt (default: as cape-fairseq translate)")
-    add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
-    add("--sentencepiece", type=Path, nargs="+", default=[], metavar="FILE", help="its models")
-    add("--tokenizer", help="space for tokenized text (default: as cape-fairseq translate)")
+    add_segmentation_options(parser)
     add("--context", type=int, help="earlier sentences given to the model (default: all it sees)")
     add("--wrong-context", action="store_true", help="replace them by another item's, as a control")
     add("--normalize", action="store_true", help="divide scores by the length of the sentence")
@@ -138,7 +136,11 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     items = read_items(args.source, args.target)
     translator = Translator(
-        args.checkpoint, args.data, args.bpe_codes, args.tokenizer, sentencepiece=args.sentencepiece
+        args.checkpoint,
+        data=args.data,
+        bpe_codes=args.bpe_codes,
+        tokenizer=args.tokenizer,
+        sentencepiece=args.sentencepiece,
     )
     items = borrow_context(items) if args.wrong_context else items
     result = measure(translator, items, args.context, args.normalize)

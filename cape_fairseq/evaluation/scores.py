@@ -8,7 +8,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 
 from cape_fairseq.command_line import UserError
-from cape_fairseq.data.languages import NO_SPACES, find_base
+from cape_fairseq.data.languages import NO_SPACES, find_code
 
 # A sentence ends with these before white space, brackets and quotes aside, or with these anywhere.
 SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)\]]*(?=\s|$)|[。．！？｡।॥။።؟۔]")
@@ -20,7 +20,7 @@ def build_bleu(language: str | None = None, tokenize: str | None = None, **optio
     Raises:
         UserError: there is no such tokenizer, or it lacks a package.
     """
-    base = find_base(language) if language else ""
+    base = find_code(language) if language else ""
     if tokenize is None and base in NO_SPACES - {"zh", "ja"}:  # sacreBLEU has no words there
         tokenize = "char"
     try:
@@ -40,7 +40,7 @@ def compute_length_ratio(
     """Return the words of translations / words of references, or characters in languages without
     spaces."""
 
-    has_spaces = language is None or find_base(language) not in NO_SPACES
+    has_spaces = language is None or find_code(language) not in NO_SPACES
 
     def count(line: str) -> int:
         return len(line.split()) if has_spaces else len("".join(line.split()))

@@ -37,10 +37,10 @@ def find_last(folder: Path, count: int) -> list[Path]:
 
 def average(paths: list[Path]) -> dict[str, Any]:
     """Return the checkpoint of the mean parameters, without the state of the optimizer."""
-    result = read_checkpoint(paths[-1])
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
-        model = read_checkpoint(path)["model"]
+        result = read_checkpoint(path)
+        model = result["model"]
         if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
             raise UserError(f"{path} has other parameters than {paths[0]}")
         sums = {name: sums.get(name, 0) + value.double() for name, value in model.items()}

@@ -15,15 +15,28 @@ import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
 
 
+def load_tensors(path: Path) -> Any:
+    """Load a file of PyTorch or safetensors on the CPU: tensors and plain values, no code.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file  # of the extra "import"
+
+            return load_file(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and safetensors raise many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be loaded: {reason}") from None
+
+
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint of fairseq on the CPU, or raise UserError."""
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} cannot be loaded as a checkpoint: {reason}") from None
+    state = load_tensors(path)
     if not isinstance(state, dict) or not (state.get("cfg") or state.get("args")):
         raise UserError(f"{path} is not a checkpoint of fairseq")
     return state
@@ -64,6 +77,8 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 
     The default of ``data`` is the checkpoint's folder, or the data of the training.
     """
+    if not hasattr(task, "source_lang"):
+        raise UserError(f"{path} is not a translation model")
     trained = Path(str(task.data).split(":")[0])
     candidates = [Path(data)] if data else [path.parent, trained]
     source, target = task.source_lang, task.target_lang
@@ -75,10 +90,12 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
             f"{path} does not name its languages; give its binarized data as --data, or train with "
             "--source-lang and --target-lang"
         )
+    names = [f"dict.{language}.txt" for language in (source, target)]
     for folder in candidates:
-        if all((folder / f"dict.{language}.txt").is_file() for language in (source, target)):
+        if all((folder / name).is_file() for name in names):
             return folder, source, target
-    raise UserError(f"there is no dict.{source}.txt in {candidates[0]}; give its folder as --data")
+    folders = " or ".join(map(str, dict.fromkeys(candidates)))
+    raise UserError(f"{' and '.join(names)} are not in {folders}; give their folder as --data")
 
 
 def load_model(

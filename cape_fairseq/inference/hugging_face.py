@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from cape_fairseq.command_line import UserError
+from cape_fairseq.inference.checkpoints import load_tensors
 
 SUPPORTED = ("marian", "m2m_100")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # a dictionary of fairseq begins with these
@@ -29,16 +29,23 @@ class Vocabulary(NamedTuple):
         for code in candidates:
             if code in self.words:
                 return code
-        marks = ("__", ">>")
-        similar = [w for w in self.words if w.startswith(marks) or re.fullmatch(r"\w+_[A-Z]\w+", w)]
+        code = re.compile(r"__(\w+)__|>>(.+)<<|(\w+_[A-Z]\w+)")
+        found = [match for match in map(code.fullmatch, self.words) if match]
+        names = ", ".join(match[match.lastindex] for match in found[:5])
         raise UserError(
-            f"the vocabulary has no language {candidates[0]}; give --source-lang and --target-lang "
-            f"as the model names them, such as {', '.join(similar[:5]) or 'its documentation says'}"
+            f"the vocabulary has no language {candidates[-1].strip('<>')}; give --source-lang and "
+            f"--target-lang as the model names them, such as {names or 'its documentation says'}"
         )
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file, or raise UserError."""
+def read_json(path: Path, missing: Any = None) -> Any:
+    """Read a JSON file; return ``missing`` if it is given and there is no file.
+
+    Raises:
+        UserError: there is no file, or it is not JSON.
+    """
+    if missing is not None and not path.is_file():
+        return missing
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -72,21 +79,8 @@ def read_parameters(folder: Path) -> dict[str, Tensor]:
         raise UserError(f"{folder} has neither model.safetensors nor pytorch_model.bin")
     state: dict[str, Tensor] = {}
     for path in paths:
-        try:
-            state |= read_tensors(path)
-        except Exception as error:  # torch and safetensors raise many kinds
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError(f"{path} cannot be read: {reason}") from None
+        state |= load_tensors(path)
     return {name: value.float() for name, value in state.items()}
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a file."""
-    if path.suffix == ".bin":
-        return torch.load(path, map_location="cpu", weights_only=True)
-    from safetensors.torch import load_file
-
-    return load_file(path)
 
 
 def read_vocabulary(folder: Path, name: str, size: int) -> Vocabulary:
@@ -134,21 +128,16 @@ def read_pieces(path: Path) -> dict[str, int]:
 def add_codes(indices: dict[str, int], folder: Path) -> dict[str, int]:
     """Add the words that only the tokenizer's files have, codes of languages: with their indices,
     or in their order behind the others."""
-    config = read_optional(folder / "tokenizer_config.json")
-    tokens = read_optional(folder / "tokenizer.json").get("added_tokens")
+    config = read_json(folder / "tokenizer_config.json", {})
+    tokens = read_json(folder / "tokenizer.json", {}).get("added_tokens")
     added = config.get("added_tokens_decoder")
     if tokens is not None:
         codes = {token["content"]: token["id"] for token in tokens}
     elif added is not None:
         codes = {token["content"]: int(index) for index, token in added.items()}
     else:
-        config |= read_optional(folder / "special_tokens_map.json")
+        config |= read_json(folder / "special_tokens_map.json", {})
         listed = config.get("additional_special_tokens") or []
         new = [code for code in listed if isinstance(code, str) and code not in indices]
         codes = {code: index for index, code in enumerate(new, max(indices.values()) + 1)}
     return {**codes, **indices}
-
-
-def read_optional(path: Path) -> dict[str, Any]:
-    """Read a JSON file, or return an empty dictionary if there is none."""
-    return read_json(path) if path.is_file() else {}

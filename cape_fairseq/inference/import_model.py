@@ -18,7 +18,7 @@ from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import (
     Vocabulary,
     read_config,
-    read_optional,
+    read_json,
     read_parameters,
     read_vocabulary,
 )
@@ -39,10 +39,9 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"
 # What configuration, vocabulary and parameters raise that do not fit together.
 MISMATCHES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 NO_SCORE = -100.0  # of <s>, which Marian lacks: its probability is zero in float32
-TOKENIZER_FILES = {
-    "source.spm": "source.spm",
-    "target.spm": "target.spm",
-    "sentencepiece.bpe.model": "sentencepiece.model",
+TOKENIZER_FILES = {  # models of SentencePiece, with their names beside a checkpoint
+    "marian": {"source.spm": "source.spm", "target.spm": "target.spm"},
+    "m2m_100": {"sentencepiece.bpe.model": "sentencepiece.model"},
 }
 
 
@@ -116,14 +115,13 @@ def find_embeddings(state: dict[str, Tensor], config: dict[str, Any]) -> Embeddi
     Raises:
         UserError: there are none.
     """
+    encoder_name, decoder_name = (f"model.{s}.embed_tokens.weight" for s in ("encoder", "decoder"))
     head = "lm_head.weight"
-    names = ("model.shared.weight", "model.{}.embed_tokens.weight", head)
-    every_name = [name.format(side) for side in ("encoder", "decoder") for name in names]
-    shared = next((state[name] for name in every_name if name in state), None)
-    if shared is None:
+    names = ("model.shared.weight", encoder_name, decoder_name, head)
+    tables = [state[name] for name in names if name in state]
+    if not tables:
         raise UserError("the parameters have no embeddings, such as model.shared.weight")
-    encoder = state.get("model.encoder.embed_tokens.weight", shared)
-    decoder = state.get("model.decoder.embed_tokens.weight", shared)
+    encoder, decoder = state.get(encoder_name, tables[0]), state.get(decoder_name, tables[0])
     ties = config.get("tie_word_embeddings", True)
     return Embeddings(encoder, decoder, decoder if ties else state.get(head, decoder))
 
@@ -181,7 +179,7 @@ def choose_languages(folder: Path, args: Namespace, vocabulary: Vocabulary, kind
     Raises:
         UserError: they are unknown, or the model has none of that name.
     """
-    tokenizer = read_optional(folder / "tokenizer_config.json")
+    tokenizer = read_json(folder / "tokenizer_config.json", {})
     source = args.source_lang or tokenizer.get("source_lang")
     target = args.target_lang or tokenizer.get("target_lang")
     if not (source and target):
@@ -205,7 +203,9 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
     """Write the checkpoint of a model and what belongs to it into ``output``."""
     config = read_config(folder)
     options = choose_options(config)
-    files = check_tokenizer(folder, config["model_type"])
+    files = TOKENIZER_FILES[config["model_type"]]
+    for name in files:
+        find_sentencepiece([folder / name])
     source = target = read_vocabulary(folder, "vocab.json", config["vocab_size"])
     if (folder / "target_vocab.json").is_file():
         size = config.get("decoder_vocab_size") or config["vocab_size"]
@@ -228,16 +228,6 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
     (output / "options.txt").write_text(format_options(options) + "\n", encoding="utf-8")
     for name, new_name in files.items():
         shutil.copy(folder / name, output / new_name)
-
-
-def check_tokenizer(folder: Path, kind: str) -> dict[str, str]:
-    """Return the names of the SentencePiece models, there and here, or raise UserError."""
-    names = ("source.spm", "target.spm") if kind == "marian" else ("sentencepiece.bpe.model",)
-    for name in names:
-        if not (folder / name).is_file():
-            raise UserError(f"there is no {folder / name}")
-        find_sentencepiece([folder / name])
-    return {name: TOKENIZER_FILES[name] for name in names}
 
 
 def main(argv: list[str]) -> None:

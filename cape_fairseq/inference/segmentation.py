@@ -1,5 +1,6 @@
 """Tokens and subwords of raw text, by fairseq's encoders."""
 
+import argparse
 import copy
 import json
 from argparse import Namespace
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from cape_fairseq.command_line import UserError, read_lines
 
+# Beside a checkpoint: codes of subword-nmt, or models of SentencePiece, of each side or of both.
+CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
 PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
 
 
@@ -35,6 +38,29 @@ class Segmentation(NamedTuple):
         return encoders.build_bpe(
             Namespace(bpe="sentencepiece", sentencepiece_model=self.target_model)
         )
+
+
+def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which a tool finds dictionaries, subwords and the tokenizer."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with dict.*.txt (default: beside the checkpoint, else the training's)",
+    )
+    parser.add_argument("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
+    parser.add_argument(
+        "--sentencepiece",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="model of SentencePiece, or one of the source and one of the target",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        choices=("moses", "space", "nltk"),
+        help="space: the text is tokenized (default: moses; none with SentencePiece)",
+    )
 
 
 def read_prefixes(checkpoint: Path) -> tuple[list[str], list[str]]:
@@ -93,11 +119,11 @@ def find_segmentation(
     if given:
         return find_sentencepiece(given)
     folder = checkpoint.parent
-    for names in (("source.spm", "target.spm"), ("sentencepiece.model",)):
+    for names in (SIDE_MODELS, (JOINT_MODEL,)):
         models = [folder / name for name in names]
         if all(path.is_file() for path in models):
             return find_sentencepiece(models)
-    codes = folder / "bpecodes"
+    codes = folder / CODES
     return find_codes(codes) if codes.is_file() else Segmentation({})
 
 
@@ -142,10 +168,10 @@ def check_unsegmented(path: Path, dictionary: Dictionary) -> None:
     if any("@@" in word for word in dictionary.symbols):
         raise UserError(
             f"{path} was trained on subwords; give --bpe-codes, or copy the subword-nmt codes "
-            f"to {path.parent / 'bpecodes'}"
+            f"to {path.parent / CODES}"
         )
     if any(word.startswith("▁") for word in dictionary.symbols):
         raise UserError(
             f"{path} was trained on pieces of SentencePiece; give --sentencepiece, or copy the "
-            f"model to {path.parent / 'sentencepiece.model'}"
+            f"model to {path.parent / JOINT_MODEL}"
         )

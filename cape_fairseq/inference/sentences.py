@@ -5,7 +5,7 @@ import re
 
 import sentencex
 
-from cape_fairseq.data.languages import find_base
+from cape_fairseq.data.languages import find_code
 
 logger = logging.getLogger(__name__)
 
@@ -13,12 +13,12 @@ logger = logging.getLogger(__name__)
 CLOSED = re.compile(r"[。．！？｡։۔؟।॥။၊።፧…][\"'”’」』）)\]]*$")
 
 
-def find_language(name: str) -> str:
-    """Return the base language of a code: ``de`` for de, de_DE, deu, ger and deu_Latn.
+def choose_rules(name: str) -> str:
+    """Return the language whose rules split paragraphs: ``de`` for de, de_DE, deu and deu_Latn.
 
-    A warning says if there is no such language; English rules are then used.
+    It is English, with a warning, if there is no such language.
     """
-    base = find_base(name)
+    base = find_code(name)
     if len(base) != 2 or not base.isalpha():
         logger.warning(
             "%s is no known language, so paragraphs are split by English rules; give --language",

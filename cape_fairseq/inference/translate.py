@@ -14,10 +14,11 @@ from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError, build_parser, decode_lines, parse_count
 from cape_fairseq.data.cleaning import clean_line
-from cape_fairseq.data.languages import NO_SPACES, find_base
+from cape_fairseq.data.languages import NO_SPACES, find_code
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
 from cape_fairseq.inference.hub import MAX_TOKENS, load_hub
 from cape_fairseq.inference.segmentation import (
+    add_segmentation_options,
     build_target_tokenizer,
     check_unsegmented,
     find_segmentation,
@@ -25,7 +26,7 @@ from cape_fairseq.inference.segmentation import (
     index_prefix,
     read_prefixes,
 )
-from cape_fairseq.inference.sentences import find_language, halve, split_sentences
+from cape_fairseq.inference.sentences import choose_rules, halve, split_sentences
 from cape_fairseq.tasks.stacked_translation import is_document_model
 
 logger = logging.getLogger(__name__)
@@ -69,13 +70,16 @@ class Translator:
         path = Path(checkpoint)
         _, task = get_options(read_checkpoint(path))
         folder, source_lang, target_lang = find_data(path, data, task)
-        self.language = find_language(language or source_lang)
-        self.joiner = "" if find_base(target_lang) in NO_SPACES else " "
+        self.language = choose_rules(language or source_lang)
+        self.joiner = "" if find_code(target_lang) in NO_SPACES else " "
         segmentation = find_segmentation(path, bpe_codes, sentencepiece)
         if tokenizer is None and not segmentation.uses_sentencepiece:
             tokenizer = "moses"
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        self.model = load_hub(path, folder, languages, tokenizer, segmentation.options)
+        try:
+            self.model = load_hub(path, folder, languages, tokenizer, segmentation.options)
+        except ImportError as error:
+            raise UserError(f"--tokenizer {tokenizer}: {error}") from None
         self.target_bpe = segmentation.build_target_bpe()
         self.set_prefixes(*read_prefixes(path))
         self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
@@ -218,21 +222,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the tool."""
     add = parser.add_argument
     add("checkpoint", type=Path, help="checkpoint of a translation model")
-    add(
-        "--data",
-        type=Path,
-        help="folder with dict.*.txt (default: beside the checkpoint, else the training's)",
-    )
-    add("--bpe-codes", type=Path, metavar="FILE", help="codes of subword-nmt")
-    add(
-        "--sentencepiece",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="model of SentencePiece, or one of the source and one of the target",
-    )
-    add("--tokenizer", help="moses, space or nltk (default: moses; none with SentencePiece)")
+    add_segmentation_options(parser)
     add(
         "--language",
         help="language whose rules split paragraphs into sentences, such as de (default: the "

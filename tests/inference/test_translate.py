@@ -11,7 +11,7 @@ import torch
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.inference.segmentation import find_segmentation
-from cape_fairseq.inference.sentences import find_language, split_sentences
+from cape_fairseq.inference.sentences import choose_rules, split_sentences
 from cape_fairseq.modules.windows import Window
 from tests.support import fairseq, train
 
@@ -35,11 +35,11 @@ class TestTranslate:
 
     @pytest.mark.parametrize("name", ["de", "de_DE", "de-AT", "deu", "ger", "deu_Latn"])
     def test_codes_have_a_base_language(self, name, caplog):
-        assert find_language(name) == "de"
+        assert choose_rules(name) == "de"
         assert not caplog.records
 
     def test_an_unknown_language_is_a_warning(self, caplog):
-        assert find_language("src") == "en"
+        assert choose_rules("src") == "en"
         assert "--language" in caplog.records[0].getMessage()
 
     @pytest.mark.parametrize("line", ["\x01", "\u200b", "\ufeff", "\u2060 \u00ad"])
