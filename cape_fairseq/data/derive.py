@@ -1,5 +1,6 @@
 """``cape-fairseq derive``: the papers' data sets from parallel text."""
 
+import argparse
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -116,9 +117,8 @@ def write_derived(prefix: str, pairs: Iterable[Pair], inputs: tuple[Path, Path])
     print(f"{prefix}: {len(pairs):,} pairs")
 
 
-def main(argv: list[str]) -> None:
-    """Run the tool."""
-    parser = build_parser("derive", DESCRIPTION, EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the tool."""
     add = parser.add_argument
     add("mode", choices=MODES, help="what to derive")
     add("--source", type=Path, required=True, metavar="FILE", help="source text")
@@ -145,6 +145,12 @@ def main(argv: list[str]) -> None:
         default="80,100,120,140",
         help="lengths between bins (default: 80,100,120,140)",
     )
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("derive", DESCRIPTION, EXAMPLES)
+    add_options(parser)
     args = parser.parse_args(argv)
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)
     if args.mode == "length":

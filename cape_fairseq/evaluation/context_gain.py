@@ -80,7 +80,8 @@ def find_wrong_context(names: list[str], number: int, count: int) -> range | Non
 
 
 def compare_scores(scores: dict[str, list[np.ndarray]], part: slice) -> dict[str, Any]:
-    """Compare the kinds on words (``slice(None, -1)``) or on EOS (``slice(-1, None)``)."""
+    """Compare the right context with the others, on words (``slice(None, -1)``) or on EOS
+    (``slice(-1, None)``)."""
     sums = {kind: np.array([s[part].sum() for s in found]) for kind, found in scores.items()}
     tokens = np.array([len(s[part]) for s in scores["right"]])
     mean_length = tokens.mean()
