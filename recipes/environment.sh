@@ -100,7 +100,7 @@ keep_settings() {  # keep_settings FOLDER NAME=VALUE...: stop if FOLDER was made
     if [ -n "$DRY_RUN" ]; then return; fi
     mkdir -p "$folder"
     if [ -e "$file" ] && [ "$(cat "$file")" != "$(printf '%s\n' "$@")" ]; then
-        stop "$folder was made with $(paste -sd' ' "$file"); give another OUT, or the same settings"
+        stop "$folder was made with $(paste -sd' ' "$file"); give another OUT, the same settings, or remove $folder"
     fi
     printf '%s\n' "$@" > "$file"
 }

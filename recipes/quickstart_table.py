@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from cape_fairseq.command_line import format_table, save_figure
 from cape_fairseq.evaluation.generated import read_translations
-from cape_fairseq.evaluation.scores import score_texts
+from cape_fairseq.evaluation.scores import score_translations
 
 HEAD = ("system", "BLEU, sentences", "BLEU, documents whole", "right pronouns", "seconds")
 
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 def score(path: Path) -> float:
     """Return BLEU of an output of fairseq-generate."""
     _, texts, references = read_translations(path)
-    return score_texts(texts, references)["bleu"]
+    return score_translations(texts, references)["bleu"]
 
 
 def read_rows(out: Path) -> list[Row]:
