@@ -148,20 +148,22 @@ def write_folder(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path | None, data: dict[str, Any]) -> None:
-    """Write a tool's results to ``--json``, if it is given. NaN, which JSON lacks, becomes null."""
+    """Write results to ``--json``, if it is given; NaN and infinity become null."""
     if path is not None:
         with write_atomically(path) as stream:
-            json.dump(replace_nan(data), stream, indent=1, ensure_ascii=False, allow_nan=False)
+            json.dump(
+                replace_nonfinite(data), stream, indent=1, ensure_ascii=False, allow_nan=False
+            )
             stream.write("\n")
 
 
-def replace_nan(value: Any) -> Any:
-    """Return a value of JSON with None for every NaN."""
+def replace_nonfinite(value: Any) -> Any:
+    """Return a value of JSON with None for every NaN and infinity."""
     if isinstance(value, dict):
-        return {key: replace_nan(item) for key, item in value.items()}
+        return {key: replace_nonfinite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [replace_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+        return [replace_nonfinite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -107,6 +107,7 @@ keep_settings() {  # keep_settings FOLDER NAME=VALUE...: stop if FOLDER was made
 
 is_trained() {  # is_trained SAVE UPDATES: stop if SAVE has more updates than asked for
     local updates=0
+    case $2 in '' | *[!0-9]*) stop "UPDATES is $2; give a whole number" ;; esac
     if [ -e "$1/trained" ]; then updates=$(cat "$1/trained"); fi
     [ "${updates:-0}" -le "$2" ] || stop "$1 has $updates updates already; give UPDATES=$updates or more, or another OUT"
     [ "${updates:-0}" = "$2" ]

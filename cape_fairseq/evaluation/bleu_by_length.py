@@ -184,6 +184,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--tokenize", help="another of sacreBLEU's tokenizers (default: 13a)")
     args = parser.parse_args(argv)
     files = parse_single_files(args.files)
+    if len(args.edges) < 2:
+        raise UserError(f"--edges has one number, but a bin needs two, such as {SHAPE_EDGES}")
     choice = {"language": args.language, "tokenize": args.tokenize}
     result = measure(files, args.edges, args.words, args.source, args.samples, **choice)
     print(format_result(result))
