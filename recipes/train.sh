@@ -25,6 +25,7 @@ read_options "$@"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
+for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
 keep_settings "$OUT" "TEXT=$TEXT" "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
 keep_settings "$SAVE" "LR=$LR" "WARMUP=$WARMUP" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 prepare_text "$MERGES"
