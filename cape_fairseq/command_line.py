@@ -4,6 +4,7 @@ import argparse
 import gzip
 import itertools
 import json
+import logging
 import math
 import os
 import shutil
@@ -135,6 +136,12 @@ def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
 
 
+def check_output_folder(path: Path) -> None:
+    """Raise UserError if a folder to write exists and is not empty."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise UserError(f"{path} exists already; choose another folder")
+
+
 @contextmanager
 def write_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that gets its name when it is complete; otherwise it is removed."""
@@ -190,5 +197,6 @@ def plot_axes(path: Path, xlabel: str, ylabel: str) -> Iterator[Any]:
 
 def save_figure(figure: Any, path: Path) -> None:
     """Save a Matplotlib figure, complete or not at all."""
+    logging.getLogger("matplotlib").setLevel("WARNING")  # fairseq sets the root to DEBUG
     with write_atomically(path, "wb") as stream:
         figure.savefig(stream, dpi=120, format=path.suffix.removeprefix(".") or "png")

@@ -13,12 +13,14 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/documents.sh}
-export TEXT SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
+export TEXT=${TEXT%/} SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
 CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0} STACKS=${STACKS:-400} LENGTHS=${LENGTHS:-"300 1000"}
 case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
     *) export LR=${LR:-5e-4} UPDATES=${UPDATES:-30000} ;;
 esac
+check_counts UPDATES STACKS
+for length in $LENGTHS; do check_counts length; done
 read_options "$@"
 DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 
@@ -48,7 +50,7 @@ for length in $LENGTHS; do
     stacks=(--stack-min-tokens "$length" --stack-keep-rest)
     write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"
     write "$SAVE/$length.sentences.txt" "${generate[@]}" "${stacks[@]}" --model-overrides "{'sentence_context': 0}"
-    echo "documents, cut after $length tokens:"
+    run echo "documents, cut after $length tokens:"
     run cape-fairseq compare --language "$TGT" "documents=$SAVE/$length.txt" "sentences=$SAVE/$length.sentences.txt"
 done
 write "$SAVE/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference

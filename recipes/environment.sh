@@ -95,19 +95,33 @@ tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok; Sente
     mv "$file.part" "$file"
 }
 
+check_counts() {  # check_counts NAME...: stop unless these variables are whole numbers above 0
+    local name
+    for name in "$@"; do
+        case ${!name} in '' | *[!0-9]* | 0) stop "$name is ${!name}; give a whole number above 0" ;; esac
+    done
+}
+
+sum_text() {  # the checksum of TEXT
+    [ -n "$DRY_RUN" ] || cat "$TEXT"/{train,valid,test}."$SRC" "$TEXT"/{train,valid,test}."$TGT" | cksum | cut -d' ' -f1
+}
+
 keep_settings() {  # keep_settings FOLDER NAME=VALUE...: stop if FOLDER was made with other values
-    local folder=$1 file=$1/settings; shift
+    local folder=$1 file=$1/settings setting before; shift
     if [ -n "$DRY_RUN" ]; then return; fi
     mkdir -p "$folder"
-    if [ -e "$file" ] && [ "$(cat "$file")" != "$(printf '%s\n' "$@")" ]; then
-        stop "$folder was made with $(paste -sd' ' "$file"); give another OUT, the same settings, or remove $folder"
+    if [ ! -e "$file" ] || [ -z "$(find "$folder" -type f ! -path "$file" -print -quit)" ]; then
+        printf '%s\n' "$@" > "$file"  # nothing was made yet
     fi
-    printf '%s\n' "$@" > "$file"
+    for setting in "$@"; do
+        before=$(grep -a "^${setting%%=*}=" "$file" || true)
+        [ "$before" = "$setting" ] \
+            || stop "$folder was made with ${before:-no ${setting%%=*}}, not with $setting; give another OUT, the same settings, or remove $folder"
+    done
 }
 
 is_trained() {  # is_trained SAVE UPDATES: stop if SAVE has more updates than asked for
     local updates=0
-    case $2 in '' | *[!0-9]*) stop "UPDATES is $2; give a whole number" ;; esac
     if [ -e "$1/trained" ]; then updates=$(cat "$1/trained"); fi
     [ "${updates:-0}" -le "$2" ] || stop "$1 has $updates updates already; give UPDATES=$updates or more, or another OUT"
     [ "${updates:-0}" = "$2" ]
@@ -115,8 +129,9 @@ is_trained() {  # is_trained SAVE UPDATES: stop if SAVE has more updates than as
 
 mark_trained() {  # mark_trained SAVE UPDATES OUTPUT...: remember the updates; outputs of fewer are removed
     local save=$1 updates=$2; shift 2
-    run rm -f "$@"
-    if [ -z "$DRY_RUN" ]; then echo "$updates" > "$save/trained"; fi
+    if [ -n "$DRY_RUN" ]; then return; fi
+    rm -f "$@"
+    echo "$updates" > "$save/trained"
 }
 
 choose_remove_bpe() {  # choose_remove_bpe DATA: REMOVE_BPE of the segmentation that lies beside the data

@@ -10,8 +10,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 DATA=${DATA:?give the binarized data: DATA=data-bin recipes/evaluate.sh NAME=CHECKPOINT}
 OUT=${OUT:-runs/evaluation} STACK=${STACK:-300}
+check_counts STACK
 [ $# -gt 0 ] || stop "give checkpoints as NAME=CHECKPOINT"
-for system in "$@"; do case $system in ?*=?*) ;; *) stop "$system must have the form NAME=CHECKPOINT" ;; esac; done
+for system in "$@"; do
+    case $system in ?*=?*) ;; *) stop "$system must have the form NAME=CHECKPOINT" ;; esac
+    [ -n "$DRY_RUN" ] || [ -f "${system#*=}" ] || stop "there is no checkpoint ${system#*=}"
+done
+[ -n "$DRY_RUN" ] || [ -d "$DATA" ] || stop "there is no folder $DATA"
 LANGUAGE=()
 for file in "$DATA"/test.*-*.*.idx; do  # test.en-de.de.idx
     pair=${file##*/test.} pair=${pair%%.*}
@@ -30,15 +35,15 @@ for system in "$@"; do
     name=${system%%=*} path=${system#*=}
     one=$OUT/$name
     junction=${JUNCTION:-comma}
-    if [ -z "${JUNCTION:-}" ] && [ -z "$DRY_RUN" ]; then junction=$(find_junction "$path"); fi
+    if [ -z "${JUNCTION:-}" ] && [ -e "$path" ]; then junction=$(find_junction "$path"); fi
     run mkdir -p "$one"
     if [ -e "$one/settings" ] && [ "$path" -nt "$one/settings" ]; then run rm -f "$one"/*.txt; fi  # trained again since
     keep_settings "$one" "DATA=$DATA" "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$junction"
     joined=(--task stacked_translation --stack-junction "$junction" --max-len-a 2 --max-len-b 200)
     if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
     stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)
-    write "$one/sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 "${REMOVE_BPE[@]}"
     write "$one/stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 "${REMOVE_BPE[@]}"
+    write "$one/sentences.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" --beam 4 "${REMOVE_BPE[@]}"
     write "$one/swapped.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --stack-swap --beam 4 "${REMOVE_BPE[@]}"
     write "$one/original.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${ten[@]}" --beam 4 "${REMOVE_BPE[@]}"
     write "$one/loss.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --score-reference

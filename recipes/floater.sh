@@ -3,6 +3,9 @@
 # and average its last checkpoints. The plain model is fine-tuned for as long, for comparison.
 #
 #   DATA=data-bin [SRC=en] [TGT=de] [SIZE=_tiny] [OUT=runs/floater] recipes/floater.sh [--dry-run] [-- OPTIONS]
+#
+# The first training has UPDATES with the learning rate LR after WARMUP updates, the second MORE with HALF. A
+# checkpoint is saved after EVERY updates, and the last five are averaged.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -10,6 +13,10 @@ DATA=${DATA:?give the binarized data: DATA=data-bin recipes/floater.sh}
 SRC=${SRC:-en} TGT=${TGT:-de} SIZE=${SIZE-_tiny} OUT=${OUT:-runs/floater}
 LR=${LR:-4e-3} HALF=${HALF:-2e-3} WARMUP=${WARMUP:-500}
 UPDATES=${UPDATES:-2000} MORE=${MORE:-700} EVERY=${EVERY:-100}
+check_counts WARMUP UPDATES MORE EVERY
+[ "$UPDATES" -ge $((5 * EVERY)) ] && [ "$MORE" -ge $((5 * EVERY)) ] \
+    || stop "UPDATES is $UPDATES and MORE is $MORE; both must be at least five times EVERY, which is $EVERY"
+[ -n "$DRY_RUN" ] || [ -d "$DATA" ] || stop "there is no folder $DATA"
 read_options "$@"
 choose_remove_bpe "$DATA"
 keep_settings "$OUT" "DATA=$DATA" "SIZE=$SIZE" "LR=$LR" "HALF=$HALF" "WARMUP=$WARMUP" "UPDATES=$UPDATES" "MORE=$MORE" \

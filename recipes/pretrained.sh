@@ -16,6 +16,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 MODEL=${MODEL:?give the folder of a model: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
 TEXT=${TEXT:?give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
+MODEL=${MODEL%/} TEXT=${TEXT%/}
 SRC=${SRC:-en} TGT=${TGT:-de} WAY=${WAY:-ctranslate2} OUT=${OUT:-runs/pretrained} SEED=${SEED:-1}
 MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT} LR=${LR:-1e-4} UPDATES=${UPDATES:-2000} CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0}
 case $WAY in
@@ -24,6 +25,7 @@ case $WAY in
         --stack-probability 0.5 --stack-max-tokens 400 --required-batch-size-multiple 1) ;;
     *) stop "WAY is $WAY; give ctranslate2 or documents" ;;
 esac
+check_counts UPDATES
 read_options "$@"
 IMPORTED=$OUT/imported DATA=$OUT/data-bin SAVE=$OUT/$WAY-$ENCODING
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
@@ -34,7 +36,7 @@ if [ "$WAY" = ctranslate2 ]; then
     esac
     python -c 'import ctranslate2' 2>/dev/null || stop "CTranslate2 is not installed; pip install ctranslate2"
 fi
-keep_settings "$OUT" "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT" "TEXT=$TEXT"
+keep_settings "$OUT" "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_text)"
 keep_settings "$SAVE" "LR=$LR" "SEED=$SEED" "DOCUMENTS=${DOCUMENTS[*]}" "OPTIONS=${OPTIONS[*]}"
 
 # 1. The model as it is.
@@ -62,14 +64,17 @@ translate() {  # translate CHECKPOINT OUTPUT: the test set, a sentence a line
         same_lines "$TEXT/test.$TGT" "$2.part"
         mv "$2.part" "$2"
     fi
-    run sacrebleu "$TEXT/test.$TGT" -i "$2" -l "$SRC-$TGT" -m bleu chrf
+    run sacrebleu "$TEXT/test.$TGT" -i "$2" -l "$SRC-$TGT" -m bleu chrf -f text -w 2
 }
 translate "$IMPORTED/model.pt" "$OUT/imported.$TGT"
 
 # 2. Your text in the model's pieces, with the codes of its languages, by the model's dictionaries.
 segment_side() {  # segment_side SPLIT SIDE LANG NAME: TEXT/SPLIT.LANG in OUT/bpe/SPLIT.NAME
     local model=$IMPORTED/sentencepiece.model code=
-    if [ -n "$DRY_RUN" ]; then echo "python -m cape_fairseq.data.pieces apply ... < ${TEXT@Q}/$1.$3 > ${OUT@Q}/bpe/$1.$4"; return; fi
+    if [ -n "$DRY_RUN" ]; then
+        echo "# the code of the language and the model's pieces of ${TEXT@Q}/$1.$3 > ${OUT@Q}/bpe/$1.$4"
+        return
+    fi
     if [ -e "$IMPORTED/$2.spm" ]; then model=$IMPORTED/$2.spm; fi
     code=$(python -c 'import json, sys; print(*json.load(open(sys.argv[1]))[sys.argv[2]])' "$IMPORTED/prefixes.json" "$2")
     write "$OUT/tok/$1.$4" clean_text < "$TEXT/$1.$3"
@@ -96,7 +101,7 @@ fi
 # 3. Fine-tuning: all parameters but those of positions are the model's.
 IMPORTED_OPTIONS=()
 if [ -e "$IMPORTED/options.txt" ]; then read -r -a IMPORTED_OPTIONS < "$IMPORTED/options.txt"; fi
-[ -z "$DRY_RUN" ] || echo "# and the options in ${IMPORTED@Q}/options.txt:"
+[ -z "$DRY_RUN" ] || echo "# with the options in ${IMPORTED@Q}/options.txt, too:"
 run mkdir -p "$SAVE"
 if ! is_trained "$SAVE" "$UPDATES"; then
     run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "${ENCODING}_transformer" "${IMPORTED_OPTIONS[@]}" \

@@ -12,6 +12,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/train.sh}
+TEXT=${TEXT%/}
 SRC=${SRC:-en} TGT=${TGT:-de}
 ARCH=${ARCH:-rope_cross_transformer_tiny}
 OUT=${OUT:-runs/mine}
@@ -21,12 +22,13 @@ case $ARCH in  # small models need a larger learning rate, and reach it sooner
     *) LR=${LR:-5e-4} WARMUP=${WARMUP:-4000} UPDATES=${UPDATES:-30000} ;;
 esac
 SEED=${SEED:-1}
+check_counts MERGES UPDATES WARMUP
 read_options "$@"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
-keep_settings "$OUT" "TEXT=$TEXT" "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
+keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_text)" "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
 keep_settings "$SAVE" "LR=$LR" "WARMUP=$WARMUP" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 prepare_text "$MERGES"
 
@@ -51,4 +53,4 @@ if [ -n "$DRY_RUN" ]; then
 else
     write "$SAVE/test.$TGT" print_hypotheses "$SAVE/test.txt"
 fi
-run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -l "$SRC-$TGT" -m bleu chrf
+run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -l "$SRC-$TGT" -m bleu chrf -f text -w 2

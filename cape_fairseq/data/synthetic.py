@@ -7,8 +7,15 @@ other at random; then only the translation before decides.
 
 import random
 from pathlib import Path
+from typing import Any
 
-from cape_fairseq.command_line import build_parser, format_table, write_atomically
+from cape_fairseq.command_line import (
+    build_parser,
+    check_output_folder,
+    format_table,
+    write_atomically,
+    write_folder,
+)
 from cape_fairseq.data.grammar import (
     Pair,
     PronounSentence,
@@ -119,18 +126,13 @@ def write_pairs(folder: Path, name: str, pairs: list[Pair]) -> None:
             stream.writelines(f"{pair[side]}\n" for pair in pairs)
 
 
-def main(argv: list[str]) -> None:
-    """Run the tool."""
-    parser = build_parser("synthetic-corpus", DESCRIPTION, EXAMPLES)
-    parser.add_argument("folder", type=Path, help="folder for train.en, train.de, valid.en, ...")
-    parser.add_argument("--seed", type=int, default=1, help="seed (default: 1)")
-    args = parser.parse_args(argv)
-    corpus = Corpus(args.seed)
-    rows = []
+def write_corpus(corpus: Corpus, folder: Path) -> list[list[Any]]:
+    """Write the files of a corpus; return the rows of a table of its sets."""
+    rows: list[list[Any]] = []
     for split, documents in corpus.documents.items():
         pairs = [pair for document in documents for pair in document]
-        write_pairs(args.folder, split, pairs)
-        with write_atomically(args.folder / f"{split}.documents") as stream:
+        write_pairs(folder, split, pairs)
+        with write_atomically(folder / f"{split}.documents") as stream:
             for number, document in enumerate(documents, 1):
                 stream.writelines(f"{split}-{number}\n" for _ in document)
         rows.append([split, len(documents), len(pairs)])
@@ -138,6 +140,18 @@ def main(argv: list[str]) -> None:
         ("test.pronouns", corpus.balance_pronouns()),
         ("test.choice", corpus.choice),
     ):
-        write_pairs(args.folder, name, [pair for item in items for pair in item])
+        write_pairs(folder, name, [pair for item in items for pair in item])
         rows.append([name, len(items), sum(map(len, items))])
+    return rows
+
+
+def main(argv: list[str]) -> None:
+    """Run the tool."""
+    parser = build_parser("synthetic-corpus", DESCRIPTION, EXAMPLES)
+    parser.add_argument("folder", type=Path, help="folder for train.en, train.de, valid.en, ...")
+    parser.add_argument("--seed", type=int, default=1, help="seed (default: 1)")
+    args = parser.parse_args(argv)
+    check_output_folder(args.folder)
+    with write_folder(args.folder) as folder:
+        rows = write_corpus(Corpus(args.seed), folder)
     print(format_table(["set", "documents or items", "pairs"], rows))

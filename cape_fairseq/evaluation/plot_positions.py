@@ -1,7 +1,6 @@
 """Plots of position vectors: the matrix (FLOATER, Figure 3), and dot products and distances of
 positions (the sinusoidal tutorial)."""
 
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -118,7 +117,6 @@ def main(argv: list[str]) -> None:
         "--dim", type=parse_count, default=128, help="width without checkpoint (default: 128)"
     )
     args = parser.parse_args(argv)
-    logging.getLogger("matplotlib").setLevel("WARNING")  # fairseq sets the root to DEBUG
     matrices = measure(args.systems, args.data, args.positions, args.side, args.layer, args.dim)
     rows = [
         [name, len(vectors), f"{np.linalg.norm(vectors, axis=1).mean():.3f}"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from cape_fairseq.command_line import UserError, build_parser, write_folder
+from cape_fairseq.command_line import UserError, build_parser, check_output_folder, write_folder
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.export_spec import build_spec, find_activations, is_added_to_input
 from cape_fairseq.inference.segmentation import (
@@ -121,8 +121,7 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     if args.max_positions < 2:
         raise UserError(f"--max-positions is {args.max_positions}, but it must be at least 2")
-    if args.output.exists():
-        raise UserError(f"{args.output} exists already; choose another folder")
+    check_output_folder(args.output)
     model, task = load_model(args.checkpoint, args.data)
     if not hasattr(model.encoder, "positions"):
         raise UserError(f"{args.checkpoint} is fairseq's own model; use ct2-fairseq-converter")

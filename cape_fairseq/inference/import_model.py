@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 import cape_fairseq.models  # noqa: F401  (registers the architecture)
-from cape_fairseq.command_line import UserError, build_parser, write_folder
+from cape_fairseq.command_line import UserError, build_parser, check_output_folder, write_folder
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import (
     Vocabulary,
@@ -238,8 +238,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--source-lang", help="source language, as the model calls it")
     parser.add_argument("--target-lang", help="target language, as the model calls it")
     args = parser.parse_args(argv)
-    if args.output.exists():
-        raise UserError(f"{args.output} exists already; choose another folder")
+    check_output_folder(args.output)
     try:
         with write_folder(args.output) as folder:
             convert(args.model, folder, args)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from cape_fairseq.command_line import UserError, read_lines
 
-# Beside a checkpoint: codes of subword-nmt, or models of SentencePiece, of each side or of both.
+# Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
+# side or of both.
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
 PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
 
@@ -102,9 +103,12 @@ def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
 
 
 def find_segmentation(
-    checkpoint: Path, bpe_codes: str | Path | None = None, sentencepiece: Sequence[str | Path] = ()
+    folders: Sequence[Path],
+    bpe_codes: str | Path | None = None,
+    sentencepiece: Sequence[str | Path] = (),
 ) -> Segmentation:
-    """Find the subword segmentation of a checkpoint: the given files, or those beside it.
+    """Find the subword segmentation of a model: the given files, or those of the first folder that
+    has some.
 
     Raises:
         UserError: there is no such file, or it has no codes.
@@ -118,13 +122,14 @@ def find_segmentation(
         return find_codes(Path(bpe_codes))
     if given:
         return find_sentencepiece(given)
-    folder = checkpoint.parent
-    for names in (SIDE_MODELS, (JOINT_MODEL,)):
-        models = [folder / name for name in names]
-        if all(path.is_file() for path in models):
-            return find_sentencepiece(models)
-    codes = folder / CODES
-    return find_codes(codes) if codes.is_file() else Segmentation({})
+    for folder in folders:
+        for names in (SIDE_MODELS, (JOINT_MODEL,)):
+            models = [folder / name for name in names]
+            if all(path.is_file() for path in models):
+                return find_sentencepiece(models)
+        if (folder / CODES).is_file():
+            return find_codes(folder / CODES)
+    return Segmentation({})
 
 
 def find_sentencepiece(models: list[Path]) -> Segmentation:

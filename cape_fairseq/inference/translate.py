@@ -72,7 +72,7 @@ class Translator:
         folder, source_lang, target_lang = find_data(path, data, task)
         self.language = choose_rules(language or source_lang)
         self.joiner = "" if find_code(target_lang) in NO_SPACES else " "
-        segmentation = find_segmentation(path, bpe_codes, sentencepiece)
+        segmentation = find_segmentation((path.parent, folder), bpe_codes, sentencepiece)
         if tokenizer is None and not segmentation.uses_sentencepiece:
             tokenizer = "moses"
         languages = {"source_lang": source_lang, "target_lang": target_lang}

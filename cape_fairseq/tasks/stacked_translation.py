@@ -129,9 +129,11 @@ class StackedTranslationTask(TranslationTask):
             separator_dropout=self.cfg.stack_separator_dropout,
         )
         if not len(dataset):
+            text = f"every document of {split}" if documents else split
+            unit = "sentences" if self.cfg.stack_sentences else "target tokens"
             raise ValueError(
-                f"{split} has {len(pairs)} pairs, too few for one stack; give a smaller "
-                "--stack-min-tokens, or --stack-keep-rest"
+                f"{text} has fewer than {dataset.grouping.minimum} {unit}, so there is no stack; "
+                "give a smaller --stack-min-tokens or --stack-sentences, or --stack-keep-rest"
             )
         self.datasets[split] = dataset
 

@@ -116,3 +116,10 @@ def test_the_tool_writes_all_files(tmp_path, capsys):
     for name in ("train", "valid", "test"):
         assert len(lines[f"{name}.documents"]) == len(lines[f"{name}.en"])
     assert f"{len(lines['train.en'])}" in capsys.readouterr().out
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path, capsys):
+    (tmp_path / "train.en").write_text("mine\n")
+    assert main(["synthetic-corpus", str(tmp_path)]) == 1
+    assert str(tmp_path) in capsys.readouterr().err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine\n"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 
 import pytest
@@ -90,11 +91,20 @@ class TestTranslate:
         assert "vocab.en" in error
         codes = tmp_path / "codes"
         codes.write_text("#version: 0.2\nt h\n2 0\nth e</w>\n\n")  # 2 0 is a pair of symbols
-        assert find_segmentation(tmp_path / "x.pt", codes).options["bpe_codes"] == str(codes)
+        assert find_segmentation([tmp_path], codes).options["bpe_codes"] == str(codes)
         text = "xylophone quartz jumps vext " * 10
         status, _, error = self.call(arguments, text.encode(), monkeypatch, capsys)
         assert status == 1
         assert "not in the dictionary" in error
+
+    def test_codes_are_found_beside_the_dictionaries(self, cape_checkpoint, data_bin, tmp_path):
+        folder = tmp_path / "bin"
+        shutil.copytree(data_bin, folder)
+        (folder / "bpecodes").write_text("#version: 0.2\nt h\nth e</w>\n")
+        translator = load(cape_checkpoint, data=folder)
+        tokens = translator.model.src_dict.string(translator.encode_source("the man"))
+        assert translator.model.bpe.encode("the man") == "the m@@ a@@ n"
+        assert len(tokens.split()) == 4
 
     def test_unknown_words_are_counted(self, data_bin, cape_checkpoint, caplog):
         translator = load(cape_checkpoint, data=data_bin)

@@ -1,4 +1,4 @@
-"""Recipes: shellcheck, dry runs, and the papers' tables."""
+"""Recipes: shellcheck, dry runs, settings."""
 
 from __future__ import annotations
 
@@ -7,116 +7,22 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from fairseq import options
 
-from cape_fairseq.cli import TOOLS
 from cape_fairseq.inference.checkpoints import find_junction
 from tests.recipes.support import PATH, RECIPES, call
-from tests.support import ROOT, run
+from tests.support import ROOT
 
 SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("prepare/*.sh"), *ROOT.glob("scripts/*.sh")])
-TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in RECIPES.glob("papers/*.yaml")}
-SYSTEMS = [(table, name) for table in TABLES for name in TABLES[table]["systems"]]
 
 
 def test_shellcheck():
     if shutil.which("shellcheck", path=PATH) is None:
         pytest.skip("shellcheck is not installed")
     call("shellcheck", "-x", "-e", "SC1091", *SCRIPTS, RECIPES / "papers" / "score.sh")
-
-
-@pytest.mark.parametrize(("table", "name"), SYSTEMS)
-def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
-    config = TABLES[table]
-    system = config["systems"][name]
-    assert system.get("parent", name) in config["systems"]
-    if not system.get("extra") and "plot" not in config and table not in ("smoke", "multi30k_tiny"):
-        assert "published" in system or name == "sinpos-input"
-    arguments = [
-        "data",
-        "--user-dir",
-        str(ROOT / "cape_fairseq"),
-        "--task",
-        "translation",
-        "--arch",
-        system.get("arch") or f"{system['encoding']}_transformer{config['size']}",
-        *shlex.split(config["training"]),
-        *shlex.split(system.get("options", "")),
-    ]
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, arguments)
-    from cape_fairseq.models.config import validate_options
-
-    if "arch" not in system:  # fairseq's own models have other options
-        validate_options(args)
-    generation = options.get_generation_parser()
-    options.parse_args_and_arch(generation, ["data", *shlex.split(config["decoding"])])
-
-
-@pytest.mark.parametrize("table", ["cape_en_de_6l", "shape_interpolate", "floater_table2"])
-def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_path):
-    config, gpus = TABLES[table], 4
-    command = ["snakemake", "-s", RECIPES / "papers" / "Snakefile", "-np", "--configfile"]
-    output = call(
-        *command,
-        RECIPES / "papers" / f"{table}.yaml",
-        "--config",
-        f"gpus={gpus}",
-        f"out={tmp_path}",
-    )
-    trainings = re.findall(r"fairseq-train .*", output)
-    seeds = len(config.get("seeds", [1]))
-    assert len(trainings) == seeds * sum(not s.get("extra") for s in config["systems"].values())
-    # fairseq-generate with a tokenizer prints detokenized references.
-    detokenizes = config["score"] == "sacrebleu"
-    assert output.count("--tokenizer moses") == detokenizes * output.count("--gen-subset")
-    for training in trainings:
-        words = shlex.split(training.removeprefix("Shell command: "))
-        tokens, frequency = (
-            int(words[words.index(n) + 1]) for n in ("--max-tokens", "--update-freq")
-        )
-        assert abs(tokens * frequency * gpus - config["tokens_per_update"]) < gpus * frequency
-        assert tokens <= config["tokens_per_gpu"]
-
-
-@pytest.mark.parametrize("table", [name for name in TABLES if "figures" in TABLES[name]])
-def test_figures_use_every_seed_that_was_trained(table, tmp_path):
-    """Commands are recorded; fairseq's parser and the list of tools know them."""
-    config, programs, out = TABLES[table], tmp_path / "bin", tmp_path / "out"
-    programs.mkdir()
-    for name in ("fairseq-generate", "cape-fairseq"):
-        (programs / name).write_text(f'#!/bin/bash\necho "{name} ${{*@Q}}" >> {tmp_path}/calls\n')
-        (programs / name).chmod(0o755)
-    for system in config["systems"]:
-        for seed in config.get("seeds", [1]):
-            (out / system / str(seed)).mkdir(parents=True)
-            for name in ("model.pt", "table1.test7.txt", "table1.test8.txt"):
-                (out / system / str(seed) / name).touch()
-    variables = {
-        "OUT": str(out),
-        "DATA": "data",
-        "CORPUS": "corpus",
-        "USER_DIR": str(ROOT / "cape_fairseq"),
-    }
-    environment = {**variables, "PATH": f"{programs}:/usr/bin:/bin"}
-    script = ["bash", "-euo", "pipefail", "-c", config["figures"]]
-    subprocess.run(script, env=environment, cwd=tmp_path, check=True)
-    calls = [shlex.split(line) for line in (tmp_path / "calls").read_text().splitlines()]
-    for name, *arguments in calls:
-        if name == "fairseq-generate":
-            options.parse_args_and_arch(options.get_generation_parser(), arguments)
-        else:
-            assert arguments[0] in TOOLS
-    losses = [c for c in calls if c[:2] == ["cape-fairseq", "position-loss"]]
-    for loss in losses:
-        files = dict(word.split("=") for word in loss[2:] if "=" in word)
-        assert {len(paths.split(",")) for paths in files.values()} == {len(config["seeds"])}
-    assert len(losses) == table.startswith("cape")
 
 
 @pytest.mark.parametrize("recipe", ["quickstart", "train", "floater", "documents", "pretrained"])
@@ -216,69 +122,38 @@ class TestOptionsOfTraining:
         assert "--" in result.stderr
 
 
-def test_scores_equal_sacrebleus(tmp_path):
-    from sacrebleu.metrics import BLEU
+class TestSettings:
+    """The program ``fairseq-train`` is replaced by one that fails, or writes a file before."""
 
-    pairs = [(f"ein well-known Wort {n} .", f"ein well-known Satz {n} .") for n in range(12)]
-    lines = [f"T-{n}\t{r}\nH-{n}\t-1\t{h}\nD-{n}\t-1\t{h}" for n, (h, r) in enumerate(pairs)]
-    (tmp_path / "out.txt").write_text("\n".join(lines) + "\n")
-    (tmp_path / "ref").write_text("".join(f"{r}\n" for _, r in pairs))
-    script = ["bash", RECIPES / "papers" / "score.sh"]
-    hypotheses, references = zip(*pairs, strict=True)
-    for kind, split in (("sacrebleu", False), ("tokenized", False), ("compound", True)):
-        ours = float(call(*script, kind, tmp_path / "out.txt", tmp_path / "ref"))
-        sides = [
-            [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", s) if split else s for s in side]
-            for side in (hypotheses, references)
-        ]
-        tokenize = "13a" if kind == "sacrebleu" else "none"
-        expected = BLEU(tokenize=tokenize, force=True).corpus_score(sides[0], [sides[1]]).score
-        assert ours == pytest.approx(expected, abs=0.01)
+    def call(self, tmp_path, script, **variables):
+        program = tmp_path / "bin" / "fairseq-train"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/bash\n{script}\n")
+        program.chmod(0o755)
+        settings = {"DATA": str(tmp_path), "OUT": str(tmp_path / "out"), **variables}
+        environment = {**os.environ, "PATH": f"{program.parent}:{PATH}", **settings}
+        command = ["bash", str(RECIPES / "floater.sh")]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert result.returncode != 0
+        return result.stderr
 
+    def test_other_settings_are_an_error_once_something_was_made(self, tmp_path):
+        assert "LR=" not in self.call(tmp_path, "exit 3", EXTRA="--wrong")
+        made = "touch $OUT/sinpos/checkpoint_last.pt; exit 3"
+        assert "LR=" not in self.call(tmp_path, made, LR="1e-3")
+        assert "LR=" not in self.call(tmp_path, made, LR="1e-3")
+        message = self.call(tmp_path, made, LR="2e-3")
+        assert "LR=1e-3" in message
+        assert "LR=2e-3" in message
+        assert "SIZE=" not in message
+        assert "LR=1e-3" in self.call(tmp_path, made, LR="1e")  # no pattern
 
-def test_the_table_has_published_numbers_beside_ours(tmp_path):
-    for seed, score in ((1, 20.0), (2, 22.0)):
-        (tmp_path / "sinpos" / str(seed)).mkdir(parents=True)
-        (tmp_path / "sinpos" / str(seed) / "test.bleu").write_text(f"{score}\n")
-    script = [sys.executable, RECIPES / "papers" / "table.py"]
-    table = run(*script, RECIPES / "papers" / "cape_en_de_6l.yaml", tmp_path).stdout
-    (row,) = [line for line in table.splitlines() if line.startswith("| sinpos")]
-    assert "27.66 ± 0.10 | 21.00 ± 1.41 | 2" in row
-
-
-def test_the_table_averages_years_as_the_paper_does(tmp_path):
-    """SHAPE, Table 2: Valid is the mean of 2010 to 2013, Test that of 2014 to 2016."""
-    years = {"test3": 20, "test4": 21, "test5": 22, "test6": 23}
-    years |= {"test": 30, "test1": 31, "test2": 35}
-    (tmp_path / "ape" / "1").mkdir(parents=True)
-    for test, score in years.items():
-        (tmp_path / "ape" / "1" / f"{test}.bleu").write_text(f"{score}\n")
-    script = [sys.executable, RECIPES / "papers" / "table.py"]
-    published = {
-        "vanilla": {"ape": ("23.61", "30.46", "26.55"), "rpe": ("23.67", "30.54", "26.61")},
-        "extrapolate": {"ape": ("22.18", "29.22", "25.19"), "rpe": ("22.97", "29.86", "25.92")},
-        "interpolate": {"ape": ("31.40", "38.23", "34.33"), "shape": ("32.49", "39.09", "35.32")},
-    }
-    for name, systems in published.items():
-        table = run(*script, RECIPES / "papers" / f"shape_{name}.yaml", tmp_path).stdout
-        for system, (valid, test, average) in systems.items():
-            (row,) = [line for line in table.splitlines() if line.startswith(f"| {system} ")]
-            ours = ("21.50", "32.00", "26.00", 1) if system == "ape" else ("-", "-", "-", 0)
-            expected = f"| {valid} | {ours[0]} | {test} | {ours[1]} | {average} | {ours[2]} |"
-            assert f"{expected} {ours[3]} |" in row
-
-
-def test_the_table_has_the_speed_of_training_beside_the_first_system(tmp_path):
-    """SHAPE, Table 2. Two seeds count together; other lines of the log do not count."""
-    rates = {("ape", 1): [90, 100], ("ape", 2): [110], ("rpe", 1): [40, 50, 60]}
-    for (system, seed), values in rates.items():
-        folder = tmp_path / system / str(seed)
-        folder.mkdir(parents=True)
-        lines = [f"| train_inner | epoch 001: 31 / 62 loss=1.5, wps={x}, ups=0.5" for x in values]
-        (folder / "train.log").write_text("\n".join([*lines, "| train | wps 9 | wps=9", ""]))
-    script = [sys.executable, RECIPES / "papers" / "table.py"]
-    table = run(*script, RECIPES / "papers" / "shape_vanilla.yaml", tmp_path).stdout
-    speeds = {line.split(" | ")[0]: line.split(" | ")[-2:] for line in table.splitlines()}
-    assert speeds["| ape"] == ["x1.00", "x1.00 |"]
-    assert speeds["| rpe"] == ["x0.91", "x0.50 |"]
-    assert speeds["| shape"] == ["x1.01", "- |"]
+    @pytest.mark.parametrize(
+        "variables",
+        [{"UPDATES": "400"}, {"MORE": "x"}, {"EVERY": "0"}, {"DATA": "nowhere"}],
+        ids=str,
+    )
+    def test_numbers_that_cannot_work_stop_the_recipe_before_training(self, tmp_path, variables):
+        message = self.call(tmp_path, "echo trained >&2; exit 3", **variables)
+        assert "trained" not in message
+        assert next(iter(variables.values())) in message

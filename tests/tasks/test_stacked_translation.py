@@ -157,7 +157,7 @@ def test_options_that_do_not_fit_are_errors(data_bin, options):
 
 
 def test_too_little_text_is_an_error(data_bin):
-    with pytest.raises(ValueError, match="13 pairs"):
+    with pytest.raises(ValueError, match="test has fewer than 100000"):
         load(make_task(data_bin, stack_min_tokens=100_000))
 
 
@@ -172,6 +172,14 @@ def test_longer_outputs_are_allowed(data_bin):
 
 
 class TestDocuments:
+    def test_documents_below_the_minimum_are_an_error(self, data_bin, tmp_path):
+        folder = tmp_path / "bin"
+        shutil.copytree(data_bin, folder)
+        (folder / "test.documents").write_text("\n".join("aaabbbbbccccc"), encoding="utf-8")
+        with pytest.raises(ValueError, match=r"document.* 6 sentences"):
+            load(make_task(folder, stack_sentences=6))
+        assert len(load(make_task(folder, stack_sentences=5))) == 2
+
     def test_stacks_end_with_their_document(self, data_bin, tmp_path):
         folder = tmp_path / "bin"
         shutil.copytree(data_bin, folder)
