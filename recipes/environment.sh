@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # Sourced by the recipes: use the active environment if it has the plugin, else .venv of this folder.
-# With --dry-run as the first argument, commands are printed instead of run.
+# With --dry-run as the first argument, commands are printed instead of run; with --help, the recipe's first lines.
+case ${1:-} in -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//; p}' "$0"; exit ;; esac
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 DRY_RUN=
 if [ "${1:-}" = --dry-run ]; then DRY_RUN=yes; fi

@@ -7,7 +7,7 @@ set -euo pipefail
 export BPE=subword_nmt
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-[ $# = 0 ] || [ "$*" = --dry-run ] || stop "the only option is --dry-run; see the first lines of this file"
+[ $# = 0 ] || [ "$*" = --dry-run ] || stop "the only options are --dry-run and --help"
 OUT=${OUT:-runs/quickstart}
 SYSTEMS=${SYSTEMS-sinpos cape documents}  # documents: rope_cross with --sentence-context 1
 MERGES=400

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # Sourced by the scripts beside it: steps from archives to binarized data in OUT/data-bin.
 # A step whose output exists is skipped. ARCHIVES names a folder with archives that are already there.
-[ $# = 0 ] || { echo "${0##*/}: there are no options; see the first lines of this file" >&2; exit 1; }
 export BPE=subword_nmt  # as the papers
 source "$(dirname "${BASH_SOURCE[0]}")/../environment.sh"
+[ $# = 0 ] || stop "the only option is --help"
 OUT=${OUT:-data/$NAME}
 export TEXT=$OUT/raw ARCHIVES=${ARCHIVES:-$OUT/archives} WORKERS=${WORKERS:-$(nproc)}
 mkdir -p "$OUT/raw" "$OUT/tok" "$OUT/bpe" "$ARCHIVES"

@@ -40,6 +40,12 @@ def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("recipe", [path.name for path in RECIPES.glob("*.sh")])
+def test_help_shows_the_command(recipe):
+    if recipe != "environment.sh":
+        assert f"recipes/{recipe}" in call("bash", RECIPES / recipe, "--help")
+
+
 @pytest.mark.slow
 def test_text_without_spaces_is_trained_on_and_translated(tmp_path):
     """Chinese to Thai: the pieces are joined again, and two sentences are translated as two."""
