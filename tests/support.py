@@ -90,14 +90,14 @@ def build_stock(seed: int = 1, **options):
     return build_model(args, SmallTask()).eval()
 
 
-def build_encoding(name: str, side: str = "encoder", layers: int = 2, **options):
-    """An encoding alone, of width 16 with 4 heads."""
+def build_encoding(name: str, side: str = "encoder", layers: int = 2, dim: int = 16, **options):
+    """An encoding alone, with 4 heads."""
     from cape_fairseq.options import list_fields
 
     config = ENCODINGS[name].config
     values = {item.name: item.default for item in list_fields(config)}
     cfg = Namespace(**{"position_layers": "input", "sinusoid": "fairseq", **values, **options})
-    return ENCODINGS[name](cfg, Side(side, layers, 16, 4, 50, PAD))
+    return ENCODINGS[name](cfg, Side(side, layers, dim, 4, 50, PAD))
 
 
 def make_batch(lengths: list[int], left: bool = False, seed: int = 0, begin: bool = False):

@@ -56,6 +56,11 @@ def test_the_log_says_what_is_active_and_counts_the_source_scale(data_bin, tmp_p
     (line,) = re.findall(r"positions: (.*)", output)
     assert line.endswith(f"source scale {scale:.4f}")
     assert float(read_model(tmp_path)["encoder.source_scale"]) == pytest.approx(scale)
+    output = train(data_bin, tmp_path / "given", "--source-scale", 1.5, updates=1)
+    assert (
+        f"counted in the training data: {scale:.4f}" in output
+    )  # recipes/papers/table.py reads it
+    assert float(read_model(tmp_path / "given")["encoder.source_scale"]) == 1.5
 
 
 def test_checkpoints_generate_score_and_validate_without_options(

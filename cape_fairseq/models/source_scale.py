@@ -17,20 +17,23 @@ logger = logging.getLogger(__name__)
 def resolve_source_scale(args: Any, task: Any) -> float:
     """Return the source scale of a new model; a counted one is kept in ``args`` for checkpoints."""
     given = choose_source_scale(args)
-    if given != "auto":
-        try:
-            scale = float(given)
-        except ValueError:
-            scale = math.nan
-        if not 0 < scale < math.inf:
-            raise ValueError(f"--source-scale is {given}, but it must be auto or a number above 0")
-        return scale
-    if args.source_scale_counted is None:
+    if args.source_scale_counted is None and (given == "auto" or args.source_scale is not None):
         args.source_scale_counted = count_source_scale(task)
-    if args.source_scale_counted is None:
+    counted = args.source_scale_counted
+    if given == "auto" and counted is None:
         logger.warning("--source-scale auto found no training data to count, so it is 1")
         return 1.0
-    return float(args.source_scale_counted)
+    if given == "auto":
+        return float(counted)
+    try:
+        scale = float(given)
+    except ValueError:
+        scale = math.nan
+    if not 0 < scale < math.inf:
+        raise ValueError(f"--source-scale is {given}, but it must be auto or a number above 0")
+    if counted is not None:
+        logger.info("--source-scale is %s; counted in the training data: %.4f", given, counted)
+    return scale
 
 
 def count_source_scale(task: Any) -> float | None:

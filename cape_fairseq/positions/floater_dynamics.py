@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from cape_fairseq.positions.floater_options import FIXED_STEP, RECURRENCES
 from cape_fairseq.positions.sinusoidal import sinusoid
 
-SMALL = 0.01  # factor of initial weights of h in the additive form (section 4.4: small)
+SMALL = 0.005  # factor of initial weights of h in the additive form (section 4.4: small)
 
 
 def build_dynamics(cfg: Any, dim: int, zero_output: bool) -> nn.Module:

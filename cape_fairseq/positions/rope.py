@@ -89,6 +89,7 @@ class RoPECross(RoPE):
     """RoPE in cross-attention, too, between scaled source positions and target positions."""
 
     description = "RoPE in self-attention and cross-attention"
+    paper = "this package, after https://arxiv.org/abs/2104.09864"
     default_source_scale = "auto"
     allows_randpos = False
     rotates_cross_attention = True

@@ -23,7 +23,7 @@ def format_published(score: float | str | None) -> str:
 def format_scores(scores: list[float]) -> str:
     """Format mean and standard deviation over seeds."""
     if len(scores) < 2:
-        return f"{scores[0]:.2f}" if scores else "-"
+        return f"{scores[0]:.2f}" if scores else "not run"
     return f"{statistics.fmean(scores):.2f} ± {statistics.stdev(scores):.2f}"
 
 
@@ -41,6 +41,13 @@ def measure_speed(out: Path, system: str) -> float | None:
     return statistics.median(map(float, rates)) if rates else None
 
 
+def find_counted_scale(out: Path) -> str:
+    """Return the source scale that a training counted, by its log."""
+    logs = [path.read_text() for path in sorted(out.glob("*/*/train.log"))]
+    counted = re.findall(r"counted in the training data: ([\d.]+)", "\n".join(logs))
+    return counted[0] if counted else "not run"
+
+
 def build_speed_cells(out: Path, systems: list[str], system: str, published: dict) -> list[str]:
     """Return published and measured training speed, relative to the first system."""
     first, speed = measure_speed(out, systems[0]), measure_speed(out, system)
@@ -48,25 +55,28 @@ def build_speed_cells(out: Path, systems: list[str], system: str, published: dic
     return [f"x{published[system]:.2f}" if system in published else "-", ours]
 
 
+def list_tests(config: dict) -> dict[str, str]:
+    """Return the test sets, also those that are there with a connection only: split -> name."""
+    return {**config.get("tests", {"test": "test"}), **config.get("tests_with_connection", {})}
+
+
 def build_score_cells(config: dict, out: Path, name: str) -> list[str]:
     """Return published and measured scores of every test set and average, and the seeds."""
     published = config["systems"][name].get("published", {})
-    tests = config.get("tests", {"test": "test"})
-    scores = {test: read_scores(out, name, test) for test in tests}
+    scores = {test: read_scores(out, name, test) for test in list_tests(config)}
     cells = []
-    for test in tests:
-        cells += [format_published(published.get(test)), format_scores(scores[test])]
-    for members in config.get("averages", {}).values():
-        known = [float(published[test]) for test in members if test in published]
-        cells.append(f"{statistics.fmean(known):.2f}" if len(known) == len(members) else "-")
-        cells.append(format_scores(average_tests([scores[test] for test in members])))
+    for test, found in scores.items():
+        cells += [format_published(published.get(test)), format_scores(found)]
+    for average, members in config.get("averages", {}).items():
+        found = average_tests([scores[test] for test in members])
+        cells += [format_published(published.get(average)), format_scores(found)]
     return [*cells, str(max(map(len, scores.values())))]
 
 
 def main() -> None:
     """Print the table."""
     config, out = yaml.safe_load(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    tests = config.get("tests", {"test": "test"})
+    tests = list_tests(config)
     columns = [*tests.values(), *config.get("averages", {})]  # averages: name -> tests
     head = ["system", *(f"{name} {kind}" for name in columns for kind in ("published", "ours"))]
     head.append("seeds")
@@ -81,6 +91,9 @@ def main() -> None:
         if "speed" in config:
             cells += build_speed_cells(out, systems, name, config["speed"])
         print(f"| {' | '.join(cells)} |")
+    if "source_scale" in config:
+        counted = find_counted_scale(out)
+        print(f"\nSource scale: published {config['source_scale']}, counted {counted}")
     if "plot" in config:
         plot(config, tests, out)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Multi30k, English-German, as Wu et al. 2021 trained their Transformer-Tiny on it: lower case, normalized
-# punctuation, Moses tokens without hyphen splitting, 10,000 joint merges (research use only). The test sets of
-# 2017 are fetched where there is a connection.
+# punctuation, Moses tokens without hyphen splitting, 10,000 joint merges (research use only). The authors'
+# segmented files differ in one line, in the quotation marks of a sentence in train.de. The test sets of 2017 are
+# fetched where there is a connection.
 #
 #   [OUT=data/multi30k_tiny_en_de] [ARCHIVES=FOLDER WITH train.en.gz ...] recipes/prepare/multi30k_tiny_en_de.sh
 set -euo pipefail

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -64,6 +65,9 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
     # fairseq-generate with a tokenizer prints detokenized references.
     detokenizes = config["score"] == "sacrebleu"
     assert output.count("--tokenizer moses") == detokenizes * output.count("--gen-subset")
+    if "references" in config:  # Interpolate: of ten sentences
+        for test in config["tests"].values():
+            assert f" {config['references'].format(test=test)} > " in output
     for training in trainings:
         words = shlex.split(training.removeprefix("Shell command: "))
         tokens, frequency = (
@@ -73,29 +77,46 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
         assert tokens <= config["tokens_per_gpu"]
 
 
-@pytest.mark.parametrize("table", [name for name in TABLES if "figures" in TABLES[name]])
-def test_figures_use_every_seed_that_was_trained(table, tmp_path):
-    """Commands are recorded; fairseq's parser and the list of tools know them."""
-    config, programs, out = TABLES[table], tmp_path / "bin", tmp_path / "out"
+def record_calls(script: str, folder: Path, **variables: str) -> list[list[str]]:
+    """Run commands of a table; the programs that they call only write down their arguments."""
+    programs = folder / "bin"
     programs.mkdir()
-    for name in ("fairseq-generate", "cape-fairseq"):
-        (programs / name).write_text(f'#!/bin/bash\necho "{name} ${{*@Q}}" >> {tmp_path}/calls\n')
+    for name in ("fairseq-generate", "fairseq-preprocess", "cape-fairseq"):
+        record = f'echo "{name} ${{*@Q}}" >> {folder}/calls'
+        output = f'[[ "$*" =~ (test[78]) ]] && cat {folder}/${{BASH_REMATCH[1]}}'  # of SWAPPED
+        (programs / name).write_text(f"#!/bin/bash\n{record}\n{output}\ntrue\n")
         (programs / name).chmod(0o755)
+    environment = {**variables, "PATH": f"{programs}:/usr/bin:/bin"}
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    subprocess.run(command, env=environment, cwd=folder, check=True)
+    return [shlex.split(line) for line in (folder / "calls").read_text().splitlines()]
+
+
+def record_figures(table: str, folder: Path) -> list[list[str]]:
+    """Record the calls of the figures of a table whose systems are all trained."""
+    config, out = TABLES[table], folder / "out"
     for system in config["systems"]:
         for seed in config.get("seeds", [1]):
             (out / system / str(seed)).mkdir(parents=True)
-            for name in ("model.pt", "table1.test7.txt", "table1.test8.txt"):
-                (out / system / str(seed) / name).touch()
-    variables = {
-        "OUT": str(out),
-        "DATA": "data",
-        "CORPUS": "corpus",
-        "USER_DIR": str(ROOT / "cape_fairseq"),
-    }
-    environment = {**variables, "PATH": f"{programs}:/usr/bin:/bin"}
-    script = ["bash", "-euo", "pipefail", "-c", config["figures"]]
-    subprocess.run(script, env=environment, cwd=tmp_path, check=True)
-    calls = [shlex.split(line) for line in (tmp_path / "calls").read_text().splitlines()]
+            (out / system / str(seed) / "model.pt").touch()
+    for name, text in SWAPPED.items():
+        (folder / name).write_text(text)
+    variables = {"OUT": str(out), "DATA": "data", "CORPUS": "corpus"}
+    variables["USER_DIR"] = str(ROOT / "cape_fairseq")
+    return record_calls(config["figures"], folder, **variables)
+
+
+# Outputs for a text of three sentences, and for the same with the first sentence moved.
+SWAPPED = {
+    "test7": "T-0\ta <sep> b <sep> c\nH-0\t-1\tx\nD-0\t-0.5\tA <sep> B <sep> C\n",
+    "test8": "T-0\tb <sep> c <sep> a\nH-0\t-1\tx\nD-0\t-0.5\tB <sep> C <sep> A\n",
+}
+
+
+@pytest.mark.parametrize("table", [name for name in TABLES if "figures" in TABLES[name]])
+def test_figures_use_every_seed_that_was_trained(table, tmp_path):
+    """fairseq's parser and the list of tools know the commands."""
+    calls = record_figures(table, tmp_path)
     for name, *arguments in calls:
         if name == "fairseq-generate":
             options.parse_args_and_arch(options.get_generation_parser(), arguments)
@@ -104,8 +125,73 @@ def test_figures_use_every_seed_that_was_trained(table, tmp_path):
     losses = [c for c in calls if c[:2] == ["cape-fairseq", "position-loss"]]
     for loss in losses:
         files = dict(word.split("=") for word in loss[2:] if "=" in word)
-        assert {len(paths.split(",")) for paths in files.values()} == {len(config["seeds"])}
+        counts = {len(paths.split(",")) for paths in files.values()}
+        assert counts == {len(TABLES[table]["seeds"])}
     assert len(losses) == table.startswith("cape")
+
+
+@pytest.mark.parametrize(
+    ("table", "source"),
+    [("shape_interpolate", "data/2014.en"), ("shape_extrapolate", "corpus/bpe/2014.en")],
+)
+def test_figures_3_and_4_of_shape_count_subwords_and_score_validation_texts(
+    table, source, tmp_path
+):
+    calls = record_figures(table, tmp_path)
+    (figure3,) = [call for call in calls if call[1] == "bleu-by-length"]
+    assert figure3[figure3.index("--source") + 1] == source
+    scored = [call for call in calls if "--score-reference" in call]
+    assert [call[call.index("--gen-subset") + 1] for call in scored] == ["valid", "valid"]
+    assert [call[1] for call in calls].count("token-wins") == 1
+
+
+def test_table_1_of_shape_scores_whole_outputs_and_moved_sentences(tmp_path):
+    calls = record_figures("shape_interpolate", tmp_path)
+    compared = [call[2:] for call in calls if call[1] == "compare"]
+    assert ["moved." in " ".join(files) for files in compared] == [False, True]
+    for name in ("test7", "test8"):
+        moved = (tmp_path / "out" / "ape" / "1" / f"moved.{name}.txt").read_text()
+        assert moved == "T-0\ta\nH-0\t-1\tx\nD-0\t-0.5\tA\n"
+
+
+def test_table_1_of_shape_has_10_000_training_sequences(tmp_path):
+    derived = tmp_path / "derived"
+    derived.mkdir()
+    for language in ("en", "de"):
+        (derived / f"train.{language}").write_text("x\n" * 10_001)
+    script = TABLES["shape_interpolate"]["derive"]
+    calls = record_calls(script, tmp_path, CORPUS="corpus", DERIVED=str(derived))
+    assert (derived / "table1.de").read_text() == "x\n" * 10_000
+    swaps = [call for call in calls if call[2] == "swap"]
+    assert [call[call.index("--source") + 1] for call in swaps] == [f"{derived}/table1.en"]
+    joined = [call[call.index("--target") + 1] for call in calls if call[2] == "concatenate"]
+    assert "corpus/raw/2014.de" in joined  # references of ten sentences
+
+
+def test_short_to_long_chooses_checkpoints_by_short_pairs(tmp_path):
+    script = TABLES["floater_short_to_long"]["derive"]
+    *derivations, binarize = record_calls(script, tmp_path, CORPUS="corpus", DERIVED="derived")
+    outputs = {call[call.index("--source") + 1]: call[-3] for call in derivations}
+    assert outputs == {"corpus/bpe/train.en": "derived/x", "corpus/bpe/valid.en": "derived/v"}
+    assert binarize[binarize.index("--validpref") + 1] == "derived/v.0-80"
+
+
+def test_options_that_the_authors_code_has():
+    """SHAPE is OpenNMT's: epsilon, frequencies, one table for keys and values. FLOATER: ReLU, and a
+    solution for 400 batches."""
+    for table in ("shape_vanilla", "shape_extrapolate", "shape_interpolate"):
+        assert "--adam-eps 1e-9" in TABLES[table]["training"]
+        for system in TABLES[table]["systems"].values():
+            is_relative = system["encoding"] == "relpos"
+            expected = "--relpos-terms shared" if is_relative else "--sinusoid vaswani"
+            assert expected in system["options"]
+    for table in (name for name in TABLES if name.startswith("floater")):
+        systems = TABLES[table]["systems"].values()
+        found = [s["options"] for s in systems if s["encoding"] == "floater"]
+        assert any("--floater-dynamics" not in text for text in found)
+        for text in found:
+            if "--floater-dynamics" not in text:
+                assert "--floater-nonlinearity relu --floater-refresh 200" in text
 
 
 def test_scores_equal_sacrebleus(tmp_path):
@@ -136,6 +222,11 @@ def test_the_table_has_published_numbers_beside_ours(tmp_path):
     table = run(*script, RECIPES / "papers" / "cape_en_de_6l.yaml", tmp_path).stdout
     (row,) = [line for line in table.splitlines() if line.startswith("| sinpos")]
     assert "27.66 ± 0.10 | 21.00 ± 1.41 | 2" in row
+    assert table.endswith("published 1.0337, counted not run\n")
+    line = "--source-scale is 1.0337; counted in the training data: 1.0329\n"
+    (tmp_path / "sinpos" / "1" / "train.log").write_text(line)
+    table = run(*script, RECIPES / "papers" / "cape_en_de_6l.yaml", tmp_path).stdout
+    assert table.endswith("published 1.0337, counted 1.0329\n")
 
 
 def test_the_table_averages_years_as_the_paper_does(tmp_path):
@@ -149,13 +240,13 @@ def test_the_table_averages_years_as_the_paper_does(tmp_path):
     published = {
         "vanilla": {"ape": ("23.61", "30.46", "26.55"), "rpe": ("23.67", "30.54", "26.61")},
         "extrapolate": {"ape": ("22.18", "29.22", "25.19"), "rpe": ("22.97", "29.86", "25.92")},
-        "interpolate": {"ape": ("31.40", "38.23", "34.33"), "shape": ("32.49", "39.09", "35.32")},
+        "interpolate": {"ape": ("31.40", "38.23", "34.33"), "shape": ("32.50", "39.09", "35.32")},
     }
     for name, systems in published.items():
         table = run(*script, RECIPES / "papers" / f"shape_{name}.yaml", tmp_path).stdout
         for system, (valid, test, average) in systems.items():
             (row,) = [line for line in table.splitlines() if line.startswith(f"| {system} ")]
-            ours = ("21.50", "32.00", "26.00", 1) if system == "ape" else ("-", "-", "-", 0)
+            ours = ("21.50", "32.00", "26.00", 1) if system == "ape" else ("not run",) * 3 + (0,)
             expected = f"| {valid} | {ours[0]} | {test} | {ours[1]} | {average} | {ours[2]} |"
             assert f"{expected} {ours[3]} |" in row
 
