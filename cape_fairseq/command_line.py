@@ -144,12 +144,16 @@ def check_output_folder(path: Path) -> None:
 
 @contextmanager
 def write_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder that gets its name when it is complete; otherwise it is removed."""
+    """Yield an empty folder whose files come to ``path`` when all are there; otherwise it is
+    removed."""
+    path = path.resolve()  # "." has no name
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        temporary.rename(path)
+        path.mkdir(exist_ok=True)
+        for item in temporary.iterdir():
+            item.rename(path / item.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

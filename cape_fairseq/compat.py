@@ -217,7 +217,8 @@ def reject_other_task(validate: Callable) -> Callable:
         given = getattr(override_args, "task", None)
         if given is not None:
             path = cfg.common_eval.path.split(os.pathsep)[0]
-            stored = checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]["task"]["_name"]
+            options = checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]["task"]
+            stored = read_option(options, "_name")
             if given != stored:
                 stacks = (
                     "; score stacks with fairseq-generate --task stacked_translation "

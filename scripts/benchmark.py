@@ -168,15 +168,16 @@ def run_modules(args: Namespace) -> None:
 
 def run_memory(args: Namespace) -> None:
     """Measure systems in processes of their own."""
-    names = args.systems.split(",")
-    if len(names) == 1:
-        make_step(names[0], args, make_batch(30, TOKENS // 30, args.words))()
+    if args.in_process:
+        make_step(args.systems, args, make_batch(30, TOKENS // 30, args.words))()
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
-    for name in names:
-        command = [sys.executable, __file__, "memory", f"--words={args.words}", "--systems", name]
+    options = [f"--words={args.words}", f"--size={args.size}", "--in-process"]
+    for name in args.systems.split(","):
+        command = [sys.executable, __file__, "memory", *options, "--systems", name]
         output = subprocess.check_output(command, text=True)
-        print(json.dumps({"part": "memory", "system": name, "MiB": output.split()[-1]}))
+        result = {"part": "memory", "size": args.size, "system": name, "MiB": output.split()[-1]}
+        print(json.dumps(result))
 
 
 def make_generator(model: Any, args: Namespace, length: int, cls: Any = SequenceGenerator) -> Any:
@@ -240,6 +241,7 @@ if __name__ == "__main__":
         "--context", type=int, default=100, help="relpos of modules: tokens on a side"
     )
     parser.add_argument("--peers", action="store_true", help="also other toolkits, see peers.py")
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)  # of memory
     arguments = parser.parse_args()
     torch.manual_seed(1)
     PARTS[arguments.part](arguments)

@@ -9,10 +9,13 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq import options
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.models import build_model
 
 from cape_fairseq import cli
+from cape_fairseq.compat import reject_other_task
+from cape_fairseq.inference.checkpoints import build_checkpoint
 from tests.support import (
     ROOT,
     SMALL,
@@ -131,6 +134,18 @@ def test_validation_of_another_task_names_the_checkpoints(data_bin, document_che
     last = output.strip().splitlines()[-1]
     assert "--task stacked_translation" in last
     assert "fairseq-generate" not in last
+
+
+def test_a_checkpoint_of_a_task_without_a_dataclass_is_validated(tmp_path):
+    task = "translation_multi_simple_epoch"
+    arguments = ["data", "--task", task, "--arch", "transformer", "--lang-pairs", "en-de"]
+    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    torch.save(build_checkpoint(args, {}), tmp_path / "x.pt")
+    cfg = Namespace(common_eval=Namespace(path=str(tmp_path / "x.pt")))
+    validate = reject_other_task(lambda cfg, override_args: "validated")
+    assert validate(cfg, Namespace(task=task)) == "validated"
+    with pytest.raises(ValueError, match=task):
+        validate(cfg, Namespace(task="translation"))
 
 
 @pytest.mark.parametrize("name", ["plugin", "cape_fairseq"])

@@ -35,7 +35,10 @@ def build_untrained(name: str, dim: int) -> PositionEncoding:
         )
     options = {item.name: item.default for item in list_fields(ENCODINGS[name].config)}
     cfg = SimpleNamespace(position_layers="input", sinusoid="fairseq", **options)
-    return ENCODINGS[name](cfg, Side("encoder", 1, dim, 8, 1024, 1)).eval()
+    try:
+        return ENCODINGS[name](cfg, Side("encoder", 1, dim, 8, 1024, 1)).eval()
+    except ValueError as error:
+        raise UserError(f"--dim is {dim}, which {name} cannot have: {error}") from None
 
 
 @torch.no_grad()
@@ -117,6 +120,8 @@ def main(argv: list[str]) -> None:
         "--dim", type=parse_count, default=128, help="width without checkpoint (default: 128)"
     )
     args = parser.parse_args(argv)
+    if args.layer < 0:
+        raise UserError(f"--layer is {args.layer}, but layers are counted from 0")
     matrices = measure(args.systems, args.data, args.positions, args.side, args.layer, args.dim)
     rows = [
         [name, len(vectors), f"{np.linalg.norm(vectors, axis=1).mean():.3f}"]

@@ -106,7 +106,12 @@ class Translator:
         self, documents: Sequence[Sequence[str]], beam: int = 5, **options: Any
     ) -> list[list[str]]:
         """Translate documents, lists of sentences, in batches of similar length; each gets as many
-        translations. Options are those of fairseq-generate, for instance ``lenpen``."""
+        translations. A model without context translates the sentences alone. Options are those of
+        fairseq-generate, for instance ``lenpen``."""
+        if not self.has_context and any(len(document) > 1 for document in documents):
+            sentences = [sentence for document in documents for sentence in document]
+            found = iter(self.translate_sentences(sentences, beam=beam, **options))
+            return [[next(found) for _ in document] for document in documents]
         translations = [[""] * len(document) for document in documents]
         texts = [self.encode(document) for document in documents]
         self.check_known([text[1] for text in texts if text])

@@ -108,8 +108,9 @@ def test_the_choice_is_in_training_only_and_source_context_decides_half(corpus):
         assert len(set(targets)) == len(targets) == 2
 
 
-def test_the_tool_writes_all_files(tmp_path, capsys):
-    assert main(["synthetic-corpus", str(tmp_path)]) == 0
+def test_the_tool_writes_all_files(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["synthetic-corpus", "."]) == 0
     lines = {p.name: p.read_text(encoding="utf-8").splitlines() for p in tmp_path.iterdir()}
     for name in ("train", "valid", "test", "test.pronouns", "test.choice"):
         assert len(lines[f"{name}.en"]) == len(lines[f"{name}.de"])

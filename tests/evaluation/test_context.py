@@ -18,6 +18,7 @@ from cape_fairseq.evaluation.context import (
 )
 from cape_fairseq.evaluation.context_gain import find_wrong_context
 from cape_fairseq.evaluation.contrastive import borrow_context, read_items
+from cape_fairseq.inference.checkpoints import load_model
 from tests.documents.support import build_document_model, join, make_documents
 from tests.support import EOS
 
@@ -47,6 +48,13 @@ def test_scores_are_those_of_the_last_sentence(context):
         scores = model(source, None, previous.unsqueeze(0))[0].log_softmax(-1)[0]
     expected = scores.gather(1, target.unsqueeze(1)).squeeze(1)[-lengths[-1] :]
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_last_sentences_are_kept():
+    text = Text(["a", "b", "c"], ["x", "y", "z"])
+    assert text.keep_last(0) == Text(["c"], ["z"])
+    assert text.keep_last(1) == Text(["b", "c"], ["y", "z"])
+    assert text.keep_last(5) == text
 
 
 @pytest.mark.parametrize(("target", "reach"), [(None, 3), (0, 2)])
@@ -100,8 +108,8 @@ class TestContrastive:
             for candidate in item.candidates:
                 sources = [translator.encode_source(s) for s in item.source]
                 targets = [translator.encode_target(s) for s in (*item.earlier, candidate)]
-                text = Text(sources, targets)
-                text = text if context is None else text.keep_last(context)
+                kept = len(sources) if context is None else context + 1
+                text = Text(sources[-kept:], targets[-kept:])
                 (scores,) = score_last_sentences(model, [text])
                 values.append(scores.mean() if normalize else scores.sum())
             right += values[0] > max(values[1:])
@@ -149,18 +157,34 @@ def test_wrong_sentences_are_of_one_other_document():
 
 
 def test_context_gain_prints_words_and_eos_apart(document_checkpoint, data_bin, tmp_path, capsys):
-    (data_bin / "test.documents").write_text("\n".join("aaaaabbbbbccc") + "\n")
+    """The gain over no context is a mean over sentences, in nats a token."""
+    names = "aaaaabbbbbccc"
+    (data_bin / "test.documents").write_text("\n".join(names) + "\n")
     output = tmp_path / "gain.json"
     arguments = [f"a={document_checkpoint}", "--data", str(data_bin), "--json", str(output)]
     try:
         assert main(["context-gain", *arguments]) == 0
     finally:
         (data_bin / "test.documents").unlink()
+    model, task = load_model(document_checkpoint, data_bin)
+    task.load_dataset("test")
+    pairs = [(pair["source"], pair["target"]) for pair in task.dataset("test")]
+    texts = {"right": [], "none": []}
+    for number, name in enumerate(names):
+        first = max(names.index(name), number - find_reach(model))
+        if first < number:
+            texts["right"].append(Text(*zip(*pairs[first : number + 1], strict=True)))
+            texts["none"].append(Text(*zip(pairs[number], strict=True)))
+    scores = {kind: score_last_sentences(model, found) for kind, found in texts.items()}
     (found,) = json.loads(output.read_text())["systems"]["a"]
     assert found["sentences"] == 10  # the first of each document has no context
-    for part in ("words", "eos"):
-        assert abs(found[part]["over_none"]) < 1
-        assert found[part]["over_none_interval"] >= 0
+    for part, tokens in (("words", slice(None, -1)), ("eos", slice(-1, None))):
+        right, none = ([row[tokens].sum() for row in scores[kind]] for kind in ("right", "none"))
+        count = sum(len(row[tokens]) for row in scores["right"])
+        assert found[part]["log_probability"] == pytest.approx(sum(right) / count, abs=1e-5)
+        gain = (sum(right) - sum(none)) / count
+        assert abs(gain) > 1e-4
+        assert found[part]["over_none"] == pytest.approx(gain, abs=1e-5)
     assert capsys.readouterr().out.count("| a ") == 2
 
 

@@ -97,6 +97,13 @@ class TestTranslate:
         assert status == 1
         assert "not in the dictionary" in error
 
+    def test_a_separator_in_the_text_is_a_word(self, cape_checkpoint, data_bin):
+        translator = load(cape_checkpoint, data=data_bin)
+        dictionary = translator.model.src_dict
+        tokens = translator.encode_source("the <s> man")
+        assert dictionary.bos() not in tokens
+        assert dictionary.unk() in tokens
+
     def test_codes_are_found_beside_the_dictionaries(self, cape_checkpoint, data_bin, tmp_path):
         folder = tmp_path / "bin"
         shutil.copytree(data_bin, folder)
@@ -127,6 +134,10 @@ class TestTranslate:
         whole = translator.translate([" ".join(sentences)], max_len_b=10)
         alone = translator.translate_sentences(sentences, max_len_b=10)
         assert whole == [" ".join(alone)]
+        documents = translator.translate_documents(
+            [sentences, [], ["", sentences[0]]], max_len_b=10
+        )
+        assert documents == [alone, [], ["", alone[0]]]
 
     def test_as_many_lines_out_as_in(self, cape_checkpoint, data_bin, monkeypatch, capsys):
         text = "the man has bought the old book. a girl sells 2 eggs.\n\nthe queen laughs .\n"

@@ -221,6 +221,22 @@ def test_what_is_outside_of_the_windows_changes_nothing(name, target, reach):
     assert not torch.allclose(found[5 - reach], found[None], atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["nopos", "relpos", "rope", "rope_cross", "alibi", "t5"])
+def test_a_decoder_that_sees_all_sentences_reads_one(name):
+    """Positions count through the text where both sides of each pair are equally long: then the
+    scores are those of the sentence model, which reads </s> for the separator."""
+    windows = build_document_model(name, 9, 9, encoder_layers=0)
+    sentence = build(name, encoder_layers=0)
+    words = [[5, 6, 7, 8], [9, 10], [11, 12, 13]]
+    source = torch.tensor([join(words)])
+    previous = torch.tensor([[EOS, *join([row[::-1] for row in words])[:-1]]])
+    expected = compute_scores(
+        sentence, source.masked_fill(source == SEP, EOS), previous.masked_fill(previous == SEP, EOS)
+    )
+    found = compute_scores(windows, source, previous)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
 def test_without_target_context_earlier_translations_are_not_seen():
     model = build_document_model("rope_cross", 1, target=0)
     (document,) = make_documents()[:1]

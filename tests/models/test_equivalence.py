@@ -92,6 +92,7 @@ def test_alignments_leave_the_source_bos_out():
     with torch.no_grad():
         attention = build("cape")(source, None, target)[1]["attn"][0]
     assert attention.shape == (2, 6, 7)
+    assert (attention[1, :, 4:] > 0).all()
     assert (attention[1, :, :4] == 0).all()  # padding
     assert (attention.sum(-1) < 1).all()  # the BOS has a share
 

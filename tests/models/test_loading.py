@@ -207,6 +207,12 @@ class TestSourceScale:
         assert model.encoder.scale_positions(numbers).tolist() == [[0, 1.25, 2.5, 3.75]]
         assert torch.equal(model.decoder.scale_positions(numbers), numbers)
 
+    def test_relative_encodings_see_scaled_distances(self):
+        """A bias of ALiBi is its slope times the distance."""
+        scaled, plain = build("alibi", source_scale="2"), build("alibi")
+        plain.encoder.positions.slopes *= 2
+        torch.testing.assert_close(score(scaled), score(plain), atol=1e-5, rtol=0)
+
     def test_half_precision_keeps_it(self):
         model = build("sinpos", source_scale="1.0337").half()
         assert float(model.encoder.source_scale) == pytest.approx(1.0337)

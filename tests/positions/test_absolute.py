@@ -13,7 +13,7 @@ from cape_fairseq.positions.layout import count_tokens
 from cape_fairseq.positions.randpos import RandomPositions
 from cape_fairseq.positions.shape import ShapeNoise
 from cape_fairseq.positions.sinusoidal import sinusoid
-from tests.support import PAD, build_encoding, make_batch
+from tests.support import PAD, build, build_encoding, make_batch
 
 LENGTHS = [7, 4, 1]
 
@@ -170,6 +170,15 @@ class TestRandpos:
         assert moved.tolist() == [[0, 2, 4, 6]]  # floor(i * 20 / 10)
         moved = self.encoding.augment(count_tokens(mask), mask, None, torch.tensor([[30.0]]))
         assert moved.tolist() == [[0, 1, 2, 3]]
+
+    def test_relative_encodings_see_spaced_positions_in_evaluation(self):
+        """A bias of ALiBi is its slope times the distance."""
+        source, target = make_batch([4]), make_batch([4], begin=True)
+        spaced, plain = build("alibi-randpos", randpos_range=20), build("alibi")
+        for side in (plain.encoder, plain.decoder):
+            side.positions.slopes *= 2  # 20 / (2 * (4 + 1))
+        scores = [model(source, None, target)[0] for model in (spaced, plain)]
+        torch.testing.assert_close(*scores, atol=1e-5, rtol=0)
 
     def test_longer_sentences_are_rejected(self):
         mask = torch.zeros(1, 21, dtype=torch.bool)
