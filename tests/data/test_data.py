@@ -132,4 +132,9 @@ class TestDerive:
         status, files = self.derive(text, "length")
         assert (status, files) == (1, {})
         assert len(capsys.readouterr().err.splitlines()) == 1
-        assert self.derive(text, "swap")[0] == 1
+
+    def test_sides_with_other_separators_are_an_error(self, text, capsys):
+        (text / "x.en").write_text("a . <sep> b .\n")
+        (text / "x.de").write_text("A .\n")
+        assert self.derive(text, "swap") == (1, {})
+        assert "<sep>" in capsys.readouterr().err

@@ -11,27 +11,35 @@ from cape_fairseq.cli import main
 from tests.evaluation.support import make_rows, write_output
 from tests.support import run
 
+DERIVE = ["derive", "swap", "--source", "x.en", "--target", "x.de", "--output", "y"]
+
 
 @pytest.mark.parametrize(
-    ("tool", "option", "value"),
+    ("command", "option", "value"),
     [
-        ("position-loss", "--bin-size", "0"),
-        ("position-loss", "--window", "-1"),
-        ("position-loss", "--plot", "x.foo"),
-        ("bleu-by-length", "--edges", "0,20,10"),
-        ("bleu-by-length", "--samples", "many"),
-        ("shift-invariance", "--offsets", "a,b"),
-        ("context-gain", "--limit", "0"),
-        ("plot-positions", "--positions", "0"),
-        ("translate", "--beam", "0"),
-        ("derive", "--sentences", "-5"),
-        ("derive", "--edges", "3,1"),
+        (["position-loss", "a=a"], "--bin-size", "0"),
+        (["position-loss", "a=a"], "--window", "-1"),
+        (["position-loss", "a=a"], "--plot", "x.foo"),
+        (["bleu-by-length", "a=a"], "--edges", "0,20,10"),
+        (["bleu-by-length", "a=a"], "--samples", "many"),
+        (["shift-invariance", "a=a"], "--offsets", "a,b"),
+        (["context-gain", "a=a", "--data", "x"], "--limit", "0"),
+        (["plot-positions", "a=a"], "--positions", "0"),
+        (["translate", "a.pt"], "--beam", "0"),
+        (DERIVE, "--sentences", "-5"),
+        (DERIVE, "--edges", "3,1"),
     ],
 )
-def test_values_that_cannot_be_used_are_errors(tool, option, value, capsys):
+def test_values_that_cannot_be_used_are_errors(command, option, value, capsys):
     with pytest.raises(SystemExit) as stop:
-        main([tool, "swap" if tool == "derive" else "a=a", option, value])
+        main([*command, option, value])
     assert stop.value.code == 2
+    assert option in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("option", "value"), [("--layer", "-1"), ("--dim", "2")])
+def test_vectors_that_do_not_exist_are_errors(option, value, capsys):
+    assert main(["plot-positions", "sinpos", option, value]) == 1
     assert option in capsys.readouterr().err
 
 

@@ -98,7 +98,7 @@ class TestTranslate:
         assert "not in the dictionary" in error
 
     def test_a_separator_in_the_text_is_a_word(self, cape_checkpoint, data_bin):
-        translator = load(cape_checkpoint, data=data_bin)
+        translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
         dictionary = translator.model.src_dict
         tokens = translator.encode_source("the <s> man")
         assert dictionary.bos() not in tokens

@@ -59,17 +59,17 @@ def test_a_cape_sentence_model_must_be_fine_tuned(caplog):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("name", "options"),
     [
-        {"source_bos": "on"},
-        {"position_augmentation": "randpos"},
-        {"sentence_context": None, "sentence_cross_context": 1},
-        {"sentence_context": None, "target_context": 1},
-        {"sentence_context": -1},
+        ("--source-bos", {"source_bos": "on"}),
+        ("--position-augmentation", {"position_augmentation": "randpos"}),
+        ("--sentence-cross-context", {"sentence_context": None, "sentence_cross_context": 1}),
+        ("--target-context", {"sentence_context": None, "target_context": 1}),
+        ("--sentence-context", {"sentence_context": -1}),
     ],
 )
-def test_options_that_do_not_fit_are_rejected(options):
-    with pytest.raises(ValueError, match="sentence"):
+def test_options_that_do_not_fit_are_rejected(name, options):
+    with pytest.raises(ValueError, match=name):
         build("sinpos", **{"sentence_context": 1, **options})
 
 

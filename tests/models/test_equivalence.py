@@ -9,6 +9,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import build_model
 
+from cape_fairseq.models.decoder import drop_bos
 from tests.support import PAD, SmallTask, build, build_stock, make_batch
 
 ABSOLUTE = {
@@ -92,9 +93,14 @@ def test_alignments_leave_the_source_bos_out():
     with torch.no_grad():
         attention = build("cape")(source, None, target)[1]["attn"][0]
     assert attention.shape == (2, 6, 7)
-    assert (attention[1, :, 4:] > 0).all()
     assert (attention[1, :, :4] == 0).all()  # padding
     assert (attention.sum(-1) < 1).all()  # the BOS has a share
+
+
+def test_the_source_bos_is_the_first_real_column():
+    values = torch.arange(4).expand(2, 1, 4)
+    padding = torch.tensor([[False] * 4, [True, True, False, False]])
+    assert drop_bos(values, padding).tolist() == [[[1, 2, 3]], [[0, 1, 3]]]
 
 
 def test_shared_embeddings_need_one_dictionary():

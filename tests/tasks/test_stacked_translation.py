@@ -142,7 +142,7 @@ def test_edits_apply_bpe_again(data_bin):
 
 
 @pytest.mark.parametrize(
-    "options",
+    "options",  # the first is named
     [
         {"stack_probability": 1.5},
         {"stack_separator_dropout": 0.5},
@@ -152,7 +152,8 @@ def test_edits_apply_bpe_again(data_bin):
     ],
 )
 def test_options_that_do_not_fit_are_errors(data_bin, options):
-    with pytest.raises(ValueError, match="--"):
+    name = next(iter(options)).replace("_", "-")
+    with pytest.raises(ValueError, match=f"--{name}"):
         make_task(data_bin, **options)
 
 
