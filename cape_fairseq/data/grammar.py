@@ -116,8 +116,8 @@ class NounPhrase(NamedTuple):
     def write(self, noun: Noun, accusative: bool = False) -> Pair:
         """Write article, adjective and noun in agreement."""
         english_adjective, german_adjective = self.adjective or ("", "")
-        article = ARTICLES[noun.gender][not self.is_definite]
-        ending = ADJECTIVE_ENDINGS[noun.gender][not self.is_definite]
+        kind = 0 if self.is_definite else 1
+        article, ending = ARTICLES[noun.gender][kind], ADJECTIVE_ENDINGS[noun.gender][kind]
         if accusative and noun.gender == "m":
             article, ending = ("den", "en") if self.is_definite else ("einen", "en")
         if german_adjective:

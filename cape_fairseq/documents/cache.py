@@ -82,7 +82,8 @@ class SentenceCache:
         ends = ends.amax(1, keepdim=True)  # behind the last token of each row
         width = int(counts.max())
         columns = ends - width + torch.arange(width, device=real.device)
-        padding, columns = columns < ends - counts, columns.clamp(min=0)
+        padding = columns < ends - counts
+        columns = columns.clamp(min=0)
         layout = Layout(*(part.gather(1, columns) for part in self.layout))
         layout = layout._replace(padding=padding)
         keys = [select_columns(key, columns) for key in self.keys]

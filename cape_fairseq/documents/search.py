@@ -183,15 +183,16 @@ class DocumentGenerator(SequenceGenerator):
         lengths = (~padding).sum(1, keepdim=True)
         limits = None if self.match_source_len else self.limit_lengths(lengths)
         prefixes = documents.collect_prefixes(rows, sentences, limits, self.pad)
-        self.model.search_outs = []
-        for number in range(len(self.models)):
-            out = documents.select_source(number, rows, sentences, self.find_widest_window())
+        self.model.search_outs = []  # the ensemble hands them to fairseq's search as it encodes
+        for model_number in range(len(self.models)):
+            window = self.find_widest_window()
+            out = documents.select_source(model_number, rows, sentences, window)
             out[FIRST_SENTENCE] = [sentences.unsqueeze(1)]
             out[SHORTEST] = [self.find_shortest(prefixes, lengths)]
             if limits is not None:
                 out[LONGEST] = [limits]
             if caches is not None:
-                out |= caches[number].list_entries()
+                out |= caches[model_number].list_entries()
             self.model.search_outs.append(out)
         # Of these fairseq reads the shape and the lengths only.
         net_input = {"src_tokens": padding.long(), "src_lengths": lengths.squeeze(1)}

@@ -21,7 +21,7 @@ from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.attention import IncrementalState
 from cape_fairseq.modules.graph import keep_in_graph
 from cape_fairseq.modules.layers import DecoderLayer
-from cape_fairseq.modules.masks import build_mask, count_leading, has_leading_padding, has_padding
+from cape_fairseq.modules.masks import build_mask, drop_bos, has_leading_padding, has_padding
 from cape_fairseq.modules.plan import AttentionPlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.modules.windows import Window, WindowMask, find_first
@@ -121,10 +121,8 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         ``has_keys`` says that an earlier step computed the keys of the cross-attention.
         """
         layout = self.find_layout(tokens, encoder_out)
-        source, summary = (
-            get_layout(encoder_out, SOURCE_LAYOUT),
-            get_entry(encoder_out, SOURCE_SUMMARY),
-        )
+        source = get_layout(encoder_out, SOURCE_LAYOUT)
+        summary = get_entry(encoder_out, SOURCE_SUMMARY)
         positions = self.noise_source.augment(layout.offset, layout.padding, noise, summary)
         attended = self.find_attention_positions(positions, layout, noise, summary)
         if self.training and torch.is_grad_enabled() and source is not None:
@@ -136,11 +134,12 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
                 layout.select(last), positions[:, last], source, encoder_out, has_keys
             )
         bound = layout.bound_offsets(not self.training)
+        new_source = None if has_keys else source
         return DecoderPlan(
-            self.plan_self_attention(layout, attended, encoder_out, queries, causal),
-            cross_plan,
-            self.compute_biases(layout, queries, None if has_keys else source, bound),
-            self.positions.embed(positions[:, last], bound),
+            self_attention=self.plan_self_attention(layout, attended, encoder_out, queries, causal),
+            cross_attention=cross_plan,
+            biases=self.compute_biases(layout, queries, new_source, bound),
+            embeddings=self.positions.embed(positions[:, last], bound),
         )
 
     def run_layers(
@@ -246,9 +245,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         if not self.positions.rotates_cross_attention:
             return plan
         if self.window is not None and self.cross_window.before > 0:
-            # The target sentence begins where its source sentence does.
-            starts = source_positions.gather(1, find_first(source.sentence, layout.sentence))
-            positions = positions + starts.clamp(min=0)  # padding on the left has -1
+            positions = positions + find_starts(source_positions, source, layout)
         rotation = self.positions.rotation(positions)
         key_rotation = None if has_keys else self.positions.rotation(source_positions)
         return plan._replace(query_rotation=rotation, key_rotation=key_rotation)
@@ -290,9 +287,11 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         return self.length_limit
 
 
-def drop_bos(values: Tensor, padding: Tensor) -> Tensor:
-    """Remove the column of the source BOS from values [B, T, S + 1], padding [B, S + 1]."""
-    length = values.size(-1) - 1
-    columns = torch.arange(length, device=values.device).expand(values.size(0), length)
-    columns = columns + (columns >= count_leading(padding).unsqueeze(1))
-    return values.gather(-1, columns.unsqueeze(1).expand(*values.shape[:-1], length))
+def find_starts(source_positions: Tensor, source: Layout, target: Layout) -> Tensor:
+    """Return the position of the first token of each target token's source sentence, [B, T].
+
+    With a wide window of cross-attention the positions of the source count through the text, and
+    target sentences begin where their source sentences do.
+    """
+    columns = find_first(source.sentence, target.sentence)
+    return source_positions.gather(1, columns).clamp(min=0)  # padding on the left has -1

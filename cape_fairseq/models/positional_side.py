@@ -118,8 +118,8 @@ class PositionalSide:
         if queries == 1:  # keys before the window of every row leave the cache
             first, _ = self.window.find_columns(q_layout.sentence, layout.sentence)
             earlier = min(earlier, layout.sentence.size(1) - int(first.min()) - 1)
-            layout = layout.select(slice(-earlier - 1, None))
-            positions = positions[:, -earlier - 1 :]
+            kept = slice(-earlier - 1, None)  # the visible keys and the query's own
+            layout, positions = layout.select(kept), positions[:, kept]
 
         def compute_bias(rows: slice, columns: slice) -> Tensor | None:
             return self.positions.score_bias(q_positions[:, rows], positions[:, columns])

@@ -221,7 +221,9 @@ def choose_scale(stored: StoredModel, model: nn.Module) -> float:
     real_valued = find_encoding(model.cfg).find_base(model.cfg).real_valued
     is_given = model.cfg.source_scale is not None
     was_chosen = stored.options.get("source_scale") is not None or stored.scale != 1
-    return stored.scale if real_valued and was_chosen and not is_given else own
+    if not real_valued or is_given:
+        return own
+    return stored.scale if was_chosen else own
 
 
 def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> list[str]:

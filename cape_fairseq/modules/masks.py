@@ -32,9 +32,10 @@ def build_mask(
         keys = bias.size(-1) if padding is None else padding.size(1)
         device = bias.device if padding is None else padding.device
         past = causal_mask(queries, keys, device)
-        # A query at padding on the left would see nothing, and its softmax would be NaN.
-        itself = past.triu(keys - queries)
-        visible = past if visible is None else (visible & past) | itself
+        # A query at padding on the left would see nothing, and its softmax would be NaN: it sees
+        # its own key, on the diagonal.
+        diagonal = past.triu(keys - queries)
+        visible = past if visible is None else (visible & past) | diagonal
     if bias is None:
         return visible
     return bias if visible is None else bias.masked_fill(~visible, float("-inf"))
@@ -53,3 +54,11 @@ def has_leading_padding(padding: Tensor) -> bool:
 def count_leading(padding: Tensor) -> Tensor:
     """Count the padding tokens before the first real token of each row: bool [B, T] -> [B]."""
     return padding.long().cumprod(dim=1).sum(dim=1)
+
+
+def drop_bos(values: Tensor, padding: Tensor) -> Tensor:
+    """Remove the column of the source BOS from values [B, T, S + 1], padding [B, S + 1]."""
+    length = values.size(-1) - 1
+    columns = torch.arange(length, device=values.device).expand(values.size(0), length)
+    columns = columns + (columns >= count_leading(padding).unsqueeze(1))
+    return values.gather(-1, columns.unsqueeze(1).expand(*values.shape[:-1], length))

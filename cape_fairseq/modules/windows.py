@@ -79,21 +79,22 @@ class WindowMask(NamedTuple):
         before = self.keys.size(1) - length if self.causal else 0  # keys before the queries' own
         starts = list(range(0, length, BLOCK))
         ends = [*starts[1:], length]
-        firsts, lasts = self.find_limits(starts, ends)
         blocks = []
-        for start, end, first, last in zip(starts, ends, firsts, lasts, strict=True):
-            last = before + end if self.causal else max(last, 1)
-            first = min(first, last - 1)  # a block of padding sees one key
-            queries, keys = slice(start, end), slice(first, last)
+        for start, end, limits in zip(starts, ends, self.find_limits(starts, ends), strict=True):
+            first, last = limits
+            key_end = before + end if self.causal else max(last, 1)
+            key_start = min(first, key_end - 1)  # a block of padding sees one key
+            queries, keys = slice(start, end), slice(key_start, key_end)
             mask = self.build_part(queries, keys)
-            blocks.append(Block(queries, keys, mask, before + start - first))
+            blocks.append(Block(queries, keys, mask, before + start - key_start))
         return blocks
 
-    def find_limits(self, starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
+    def find_limits(self, starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
         """Return the first key that the queries of each block see, and the end of the last one's
         sentence. Padding is left out: its sentences are the first or the last of a text."""
+        last_queries = [end - 1 for end in ends]
         firsts, _ = self.window.find_columns(self.queries[:, starts], self.keys)
-        _, lasts = self.window.find_columns(self.queries[:, [end - 1 for end in ends]], self.keys)
+        _, lasts = self.window.find_columns(self.queries[:, last_queries], self.keys)
         if self.key_padding is not None:
             leading = count_leading(self.key_padding).unsqueeze(1)
             firsts = firsts.clamp(min=leading)
@@ -103,7 +104,7 @@ class WindowMask(NamedTuple):
             empty = torch.stack([self.query_padding[:, a:b].all(1) for a, b in blocks], 1)
             firsts = firsts.masked_fill(empty, self.keys.size(1))
             lasts = lasts.masked_fill(empty, 0)
-        return firsts.amin(0).tolist(), lasts.amax(0).tolist()
+        return list(zip(firsts.amin(0).tolist(), lasts.amax(0).tolist(), strict=True))
 
     def build_part(self, queries: slice, keys: slice) -> Tensor:
         """Build the mask of some queries and keys."""

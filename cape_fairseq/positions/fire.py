@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cape_fairseq.options import option
@@ -61,6 +62,6 @@ class FIRE(PositionEncoding):
 
     def apply_network(self, ratios: Tensor) -> Tensor:
         """Apply f to each ratio, in float32: [...] -> [..., H]."""
-        weights = [p.float() for layer in (self.hidden, self.out) for p in layer.parameters()]
-        hidden = nn.functional.linear(ratios.unsqueeze(-1), *weights[:2]).relu()
-        return nn.functional.linear(hidden, *weights[2:])
+        hidden, out = self.hidden, self.out
+        x = F.linear(ratios.unsqueeze(-1), hidden.weight.float(), hidden.bias.float()).relu()
+        return F.linear(x, out.weight.float(), out.bias.float())

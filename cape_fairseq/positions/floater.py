@@ -26,6 +26,7 @@ from cape_fairseq.positions.layout import Layout
 SELF_ATTENTION = ("query", "key", "value")
 CROSS_ATTENTION = ("cross_query", "cross_key", "cross_value")
 ALONG_SOURCE = ("cross_key", "cross_value")  # of a decoder; the others run along its own tokens
+OWN_TOKENS, SOURCE_TOKENS = 0, 1  # rows of length_counts
 MAX_COUNTED = 4096  # the last count is that of all longer sentences
 QUANTILE = 0.999
 MIN_SOLVED = 128
@@ -224,15 +225,15 @@ class FLOATER(PositionEncoding):
         if self.cfg.floater_beyond == "continue":
             has_limit = torch.zeros_like(has_limit)
         trained = torch.where(has_limit, longest, size).clamp(1, size)
-        sequences = [int(name in ALONG_SOURCE) for name in self.names]  # rows of length_counts
-        return trained[sequences * self.layers]
+        rows = [SOURCE_TOKENS if name in ALONG_SOURCE else OWN_TOKENS for name in self.names]
+        return trained[rows].repeat(self.layers)
 
     def share_parameters(self, encoder: PositionEncoding) -> None:
         if self.cfg.floater_share == "both":
             self.dynamics = encoder.dynamics
 
     def set_num_updates(self, num_updates: int) -> None:
-        """fairseq calls this after every update."""
+        """Remember the number of updates; fairseq calls this after each."""
         self.num_updates = num_updates
 
 

@@ -86,6 +86,7 @@ class ODE(nn.Module):
         stride, parts = self.tokens_per_step, max(1, round(self.cfg.floater_solver_steps))
         steps = math.ceil((length - 1) / stride) * parts
         dt = self.cfg.floater_step * stride / parts
+        # The 3/8 rule computes h at thirds of a step: stage s is at the time s * dt / 3.
         times = torch.arange(3 * steps + 1, dtype=initial.dtype, device=initial.device) * (dt / 3)
         (inner, inner_time, inner_bias), (outer, outer_time, outer_bias) = (
             split_time(linear, initial.dtype) for linear in (self.inner, self.outer)

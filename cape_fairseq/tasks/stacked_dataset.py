@@ -91,9 +91,11 @@ class JoinedSide(torch.utils.data.Dataset):
     @property
     def sizes(self) -> np.ndarray:
         """Return the tokens of each stack, as if edits kept the number of pieces."""
-        separators = self.separator is not None
-        lengths = self.sentence_sizes - 1 + separators
-        return np.array([lengths[list(group)].sum() + 1 - separators for group in self.groups])
+        per_join = 0 if self.separator is None else 1
+        words = self.sentence_sizes - 1  # without EOS, which only the stack has
+        return np.array(
+            [words[list(group)].sum() + per_join * (len(group) - 1) + 1 for group in self.groups]
+        )
 
 
 @dataclass

@@ -9,7 +9,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import build_model
 
-from cape_fairseq.models.decoder import drop_bos
+from cape_fairseq.modules.masks import drop_bos
 from tests.support import PAD, SmallTask, build, build_stock, make_batch
 
 ABSOLUTE = {
