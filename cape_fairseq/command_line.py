@@ -144,16 +144,19 @@ def check_output_folder(path: Path) -> None:
 
 @contextmanager
 def write_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder whose files come to ``path`` when all are there; otherwise it is
-    removed."""
-    path = path.resolve()  # "." has no name
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Yield an empty folder that becomes ``path`` when it is complete; otherwise it is removed. The
+    files of an empty folder that exists come into it."""
+    is_there = path.is_dir()
+    name = f".{path.resolve().name}.{os.getpid()}"
+    temporary = path / name if is_there else path.with_name(name)
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        path.mkdir(exist_ok=True)
-        for item in temporary.iterdir():
-            item.rename(path / item.name)
+        if is_there:
+            for item in temporary.iterdir():
+                item.rename(path / item.name)
+        else:
+            temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -6,7 +6,8 @@
 #   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] [TARGET_CONTEXT=0] recipes/documents.sh [--dry-run] [-- OPTIONS]
 #
 # TEXT is that of recipes/train.sh, and has train.documents, valid.documents and test.documents with the
-# name of the document in every line (without them a split is one document). Also BPE, MERGES, LR,
+# name of the document in every line (without them a split is one document). The model sees CONTEXT earlier
+# sentences of the source, and TARGET_CONTEXT of its translations. Also BPE, MERGES, LR,
 # UPDATES and SEED; STACKS, the longest stack in training; LENGTHS, at which test documents are cut; and options of
 # fairseq-train behind -- or in EXTRA, as in recipes/train.sh.
 set -euo pipefail
@@ -19,8 +20,10 @@ case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
     *) export LR=${LR:-5e-4} UPDATES=${UPDATES:-30000} ;;
 esac
-check_counts UPDATES STACKS
-for length in $LENGTHS; do check_counts length; done
+check_counts 1 UPDATES STACKS
+check_counts 0 CONTEXT TARGET_CONTEXT
+# shellcheck disable=SC2034  # check_counts reads it by its name
+for LENGTH in $LENGTHS; do check_counts 1 LENGTH; done
 read_options "$@"
 DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 
@@ -30,7 +33,7 @@ bash "$ROOT/recipes/train.sh" "$@"
 # 2. A fifth of the updates on stacks of sentences with separators, with half the learning rate. fairseq's
 # multiple of 8 texts would leave a fifth of each batch empty.
 MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
-keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
+keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 run mkdir -p "$SAVE"
 if ! is_trained "$SAVE" "$MORE"; then
     run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \

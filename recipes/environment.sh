@@ -96,26 +96,29 @@ tokenize_text() {  # tokenize_text SPLIT LANG: TEXT/SPLIT.LANG in OUT/tok; Sente
     mv "$file.part" "$file"
 }
 
-check_counts() {  # check_counts NAME...: stop unless these variables are whole numbers above 0
-    local name
+check_counts() {  # check_counts MINIMUM NAME...: stop unless these variables are whole numbers, at least MINIMUM
+    local minimum=$1 name; shift
     for name in "$@"; do
-        case ${!name} in '' | *[!0-9]* | 0) stop "$name is ${!name}; give a whole number above 0" ;; esac
+        case ${!name} in '' | *[!0-9]* | 0?*) stop "$name is ${!name}; give a whole number" ;; esac
+        [ "${!name}" -ge "$minimum" ] || stop "$name is ${!name}; give at least $minimum"
     done
 }
 
-sum_text() {  # the checksum of TEXT
-    [ -n "$DRY_RUN" ] || cat "$TEXT"/{train,valid,test}."$SRC" "$TEXT"/{train,valid,test}."$TGT" | cksum | cut -d' ' -f1
+sum_files() {  # sum_files FILE...: one checksum of those that exist
+    local file
+    for file in "$@"; do if [ -e "$file" ]; then cksum < "$file"; fi; done | cksum | cut -d' ' -f1
 }
 
 keep_settings() {  # keep_settings FOLDER NAME=VALUE...: stop if FOLDER was made with other values
-    local folder=$1 file=$1/settings setting before; shift
+    local folder=$1 settings=("${@:2}") setting before
+    settings=("${settings[@]//$'\n'/ }")  # a line each
     if [ -n "$DRY_RUN" ]; then return; fi
     mkdir -p "$folder"
-    if [ ! -e "$file" ] || [ -z "$(find "$folder" -type f ! -path "$file" -print -quit)" ]; then
-        printf '%s\n' "$@" > "$file"  # nothing was made yet
+    if [ ! -e "$folder/settings" ] || [ -z "$(find "$folder" -type f ! -name settings -print -quit)" ]; then
+        printf '%s\n' "${settings[@]}" > "$folder/settings"  # nothing was made yet
     fi
-    for setting in "$@"; do
-        before=$(grep -a "^${setting%%=*}=" "$file" || true)
+    for setting in "${settings[@]}"; do
+        before=$(grep -a "^${setting%%=*}=" "$folder/settings" || true)
         [ "$before" = "$setting" ] \
             || stop "$folder was made with ${before:-no ${setting%%=*}}, not with $setting; give another OUT, the same settings, or remove $folder"
     done

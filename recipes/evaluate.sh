@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 DATA=${DATA:?give the binarized data: DATA=data-bin recipes/evaluate.sh NAME=CHECKPOINT}
 OUT=${OUT:-runs/evaluation} STACK=${STACK:-300}
-check_counts STACK
+check_counts 1 STACK
 [ $# -gt 0 ] || stop "give checkpoints as NAME=CHECKPOINT"
 for system in "$@"; do
     case $system in ?*=?*) ;; *) stop "$system must have the form NAME=CHECKPOINT" ;; esac

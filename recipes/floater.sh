@@ -13,7 +13,7 @@ DATA=${DATA:?give the binarized data: DATA=data-bin recipes/floater.sh}
 SRC=${SRC:-en} TGT=${TGT:-de} SIZE=${SIZE-_tiny} OUT=${OUT:-runs/floater}
 LR=${LR:-4e-3} HALF=${HALF:-2e-3} WARMUP=${WARMUP:-500}
 UPDATES=${UPDATES:-2000} MORE=${MORE:-700} EVERY=${EVERY:-100}
-check_counts WARMUP UPDATES MORE EVERY
+check_counts 1 WARMUP UPDATES MORE EVERY
 [ "$UPDATES" -ge $((5 * EVERY)) ] && [ "$MORE" -ge $((5 * EVERY)) ] \
     || stop "UPDATES is $UPDATES and MORE is $MORE; both must be at least five times EVERY, which is $EVERY"
 [ -n "$DRY_RUN" ] || [ -d "$DATA" ] || stop "there is no folder $DATA"

@@ -25,7 +25,8 @@ case $WAY in
         --stack-probability 0.5 --stack-max-tokens 400 --required-batch-size-multiple 1) ;;
     *) stop "WAY is $WAY; give ctranslate2 or documents" ;;
 esac
-check_counts UPDATES
+check_counts 1 UPDATES
+check_counts 0 CONTEXT TARGET_CONTEXT
 read_options "$@"
 IMPORTED=$OUT/imported DATA=$OUT/data-bin SAVE=$OUT/$WAY-$ENCODING
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
@@ -36,7 +37,7 @@ if [ "$WAY" = ctranslate2 ]; then
     esac
     python -c 'import ctranslate2' 2>/dev/null || stop "CTranslate2 is not installed; pip install ctranslate2"
 fi
-keep_settings "$OUT" "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_text)"
+keep_settings "$OUT" "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})"
 keep_settings "$SAVE" "LR=$LR" "SEED=$SEED" "DOCUMENTS=${DOCUMENTS[*]}" "OPTIONS=${OPTIONS[*]}"
 
 # 1. The model as it is.

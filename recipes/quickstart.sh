@@ -11,7 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 OUT=${OUT:-runs/quickstart}
 SYSTEMS=${SYSTEMS-sinpos cape documents}  # documents: rope_cross with --sentence-context 1
 MERGES=400
-if [ -n "${UPDATES:-}" ]; then check_counts UPDATES; fi
+if [ -n "${UPDATES:-}" ]; then check_counts 1 UPDATES; fi
 for system in $SYSTEMS; do
     case $system in sinpos | cape | documents) ;; *) stop "SYSTEMS are sinpos, cape and documents, not $system" ;; esac
 done
@@ -21,7 +21,7 @@ TEXT=$OUT/corpus DATA=$OUT/data-bin
 export SRC=en TGT=de
 run mkdir -p "$OUT"
 keep_settings "$OUT" "UPDATES=${UPDATES:-380, cape 450}"
-[ -e "$TEXT" ] || run cape-fairseq synthetic-corpus "$TEXT"
+[ -e "$TEXT/train.en" ] || run cape-fairseq synthetic-corpus "$TEXT"
 
 # 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 prepare_text "$MERGES"

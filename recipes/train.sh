@@ -22,13 +22,13 @@ case $ARCH in  # small models need a larger learning rate, and reach it sooner
     *) LR=${LR:-5e-4} WARMUP=${WARMUP:-4000} UPDATES=${UPDATES:-30000} ;;
 esac
 SEED=${SEED:-1}
-check_counts MERGES UPDATES WARMUP
+check_counts 1 MERGES UPDATES WARMUP
 read_options "$@"
 SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
-keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_text)" "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
+keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})" "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
 keep_settings "$SAVE" "LR=$LR" "WARMUP=$WARMUP" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 prepare_text "$MERGES"
 

@@ -40,8 +40,8 @@ DESCRIPTION = (
     " into sentences, and their translations have as many. A model with --sentence-context sees the"
     " sentences before; others translate sentence by sentence. Dictionaries (dict.*.txt) and BPE"
     " codes (bpecodes) or models of SentencePiece (source.spm and target.spm, or"
-    " sentencepiece.model) are found beside the checkpoint. Unknown words become <unk>, with a"
-    " warning."
+    " sentencepiece.model) are found beside the checkpoint or the dictionaries. Unknown words"
+    " become <unk>, with a warning."
 )
 MAX_SUBWORDS = 400  # longer sentences are cut, and those beyond the model's limit
 CHECKED_TOKENS = 20  # from here on most tokens must be known
@@ -51,7 +51,7 @@ class Translator:
     """Translate raw text with a checkpoint, by fairseq's hub interface.
 
     Dictionaries are found in ``data``, beside the checkpoint or in the data of the training, codes
-    of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside the checkpoint, one or two models of
+    of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside one of these, one or two models of
     SentencePiece in ``sentencepiece`` or in ``source.spm`` and ``target.spm`` or
     ``sentencepiece.model`` there. ``tokenizer`` is moses by default, and none with SentencePiece.
     ``language`` has the rules by which paragraphs are split (default: the source language).

@@ -40,10 +40,12 @@ def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("recipe", [path.name for path in RECIPES.glob("*.sh")])
+COMMANDS = [path for path in SCRIPTS if path.name not in ("environment.sh", "common.sh")]
+
+
+@pytest.mark.parametrize("recipe", [path for path in COMMANDS if path.is_relative_to(RECIPES)])
 def test_help_shows_the_command(recipe):
-    if recipe != "environment.sh":
-        assert f"recipes/{recipe}" in call("bash", RECIPES / recipe, "--help")
+    assert str(recipe.relative_to(ROOT)) in call("bash", recipe, "--help")
 
 
 @pytest.mark.slow
@@ -99,7 +101,7 @@ def test_a_document_checkpoint_is_evaluated_with_separators(document_checkpoint,
 
 
 class TestOptionsOfTraining:
-    def call(self, *arguments, check=True, **variables):
+    def call(self, *arguments, **variables):
         environment = {**os.environ, "PATH": PATH, "TEXT": "text", "OUT": "it's/out", **variables}
         command = ["bash", str(RECIPES / "train.sh"), *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -136,12 +138,30 @@ class TestSettings:
         program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/bash\n{script}\n")
         program.chmod(0o755)
-        settings = {"DATA": str(tmp_path), "OUT": str(tmp_path / "out"), **variables}
+        settings = {"DATA": str(tmp_path), "OUT": f"{tmp_path}/out/", **variables}
         environment = {**os.environ, "PATH": f"{program.parent}:{PATH}", **settings}
         command = ["bash", str(RECIPES / "floater.sh")]
         result = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert result.returncode != 0
         return result.stderr
+
+    def test_a_text_that_is_divided_in_another_way_is_another_text(self, tmp_path):
+        program = tmp_path / "bin" / "sacremoses"
+        program.parent.mkdir()
+        program.write_text("#!/bin/bash\nexit 3\n")
+        program.chmod(0o755)
+        messages = []
+        for count in (2, 2, 1):
+            for lang in ("en", "de"):
+                (tmp_path / f"train.{lang}").write_text("a\n" * count)
+                (tmp_path / f"valid.{lang}").write_text("a\n" * (3 - count))
+                (tmp_path / f"test.{lang}").write_text("a\n")
+            environment = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out", "LC_ALL": "C"}
+            environment = {**os.environ, "PATH": f"{program.parent}:{PATH}", **environment}
+            command = ["bash", str(RECIPES / "train.sh")]
+            result = subprocess.run(command, capture_output=True, text=True, env=environment)
+            messages.append(result.stderr)
+        assert ["TEXT_CHECKSUM" in message for message in messages] == [False, False, True]
 
     def test_other_settings_are_an_error_once_something_was_made(self, tmp_path):
         assert "LR=" not in self.call(tmp_path, "exit 3", EXTRA="--wrong")
@@ -156,7 +176,7 @@ class TestSettings:
 
     @pytest.mark.parametrize(
         "variables",
-        [{"UPDATES": "400"}, {"MORE": "x"}, {"EVERY": "0"}, {"DATA": "nowhere"}],
+        [{"UPDATES": "400"}, {"MORE": "x"}, {"EVERY": "08"}, {"DATA": "nowhere"}],
         ids=str,
     )
     def test_numbers_that_cannot_work_stop_the_recipe_before_training(self, tmp_path, variables):
