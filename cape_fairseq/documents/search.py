@@ -183,9 +183,9 @@ class DocumentGenerator(SequenceGenerator):
         lengths = (~padding).sum(1, keepdim=True)
         limits = None if self.match_source_len else self.limit_lengths(lengths)
         prefixes = documents.collect_prefixes(rows, sentences, limits, self.pad)
+        window = self.find_widest_window()
         self.model.search_outs = []  # the ensemble hands them to fairseq's search as it encodes
         for model_number in range(len(self.models)):
-            window = self.find_widest_window()
             out = documents.select_source(model_number, rows, sentences, window)
             out[FIRST_SENTENCE] = [sentences.unsqueeze(1)]
             out[SHORTEST] = [self.find_shortest(prefixes, lengths)]

@@ -17,22 +17,29 @@ logger = logging.getLogger(__name__)
 def resolve_source_scale(args: Any, task: Any) -> float:
     """Return the source scale of a new model; a counted one is kept in ``args`` for checkpoints."""
     given = choose_source_scale(args)
-    if args.source_scale_counted is None and (given == "auto" or args.source_scale is not None):
+    is_option = args.source_scale is not None  # otherwise it is the encoding's default
+    if args.source_scale_counted is None and (given == "auto" or is_option):
         args.source_scale_counted = count_source_scale(task)
     counted = args.source_scale_counted
-    if given == "auto" and counted is None:
+    if given != "auto":
+        scale = parse_source_scale(given)
+        if counted is not None:
+            logger.info("--source-scale is %s; counted in the training data: %.4f", given, counted)
+        return scale
+    if counted is None:
         logger.warning("--source-scale auto found no training data to count, so it is 1")
         return 1.0
-    if given == "auto":
-        return float(counted)
+    return float(counted)
+
+
+def parse_source_scale(given: str) -> float:
+    """Parse a source scale, or raise ValueError."""
     try:
         scale = float(given)
     except ValueError:
         scale = math.nan
     if not 0 < scale < math.inf:
         raise ValueError(f"--source-scale is {given}, but it must be auto or a number above 0")
-    if counted is not None:
-        logger.info("--source-scale is %s; counted in the training data: %.4f", given, counted)
     return scale
 
 

@@ -79,9 +79,9 @@ class WindowMask(NamedTuple):
         before = self.keys.size(1) - length if self.causal else 0  # keys before the queries' own
         starts = list(range(0, length, BLOCK))
         ends = [*starts[1:], length]
+        limits = self.find_limits(starts, ends)
         blocks = []
-        for start, end, limits in zip(starts, ends, self.find_limits(starts, ends), strict=True):
-            first, last = limits
+        for start, end, (first, last) in zip(starts, ends, limits, strict=True):
             key_end = before + end if self.causal else max(last, 1)
             key_start = min(first, key_end - 1)  # a block of padding sees one key
             queries, keys = slice(start, end), slice(key_start, key_end)
