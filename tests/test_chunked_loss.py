@@ -45,7 +45,8 @@ def test_without_gradients_only_the_scores_are_computed():
     assert counts[1] < counts[0] / 2
 
 
-def test_the_criterion_equals_fairseqs_on_a_batch():
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_the_criterion_equals_fairseqs_on_a_batch(sentence_avg):
     task = SmallTask()
     task.target_dictionary = SmallTask().target_dictionary
     target = make_batch([6, 3])
@@ -60,14 +61,15 @@ def test_the_criterion_equals_fairseqs_on_a_batch():
     }
     found = []
     for criterion in (
-        LabelSmoothedCrossEntropyCriterion(task, False, 0.1, 1, True),
-        chunked.LabelSmoothedCrossEntropyCriterion(task, False, 0.1, 1, True),
+        LabelSmoothedCrossEntropyCriterion(task, sentence_avg, 0.1, 1, True),
+        chunked.LabelSmoothedCrossEntropyCriterion(task, sentence_avg, 0.1, 1, True),
     ):
         model = build("sinpos")
-        loss, _, logs = criterion(model, sample)
+        loss, size, logs = criterion(model, sample)
         loss.backward()
-        found.append((loss, logs, model.encoder.embed_tokens.weight.grad))
+        found.append((loss, logs, model.encoder.embed_tokens.weight.grad, size))
     torch.testing.assert_close(found[0][0], found[1][0])
+    assert found[0][3] == found[1][3]
     torch.testing.assert_close(found[0][2], found[1][2], atol=1e-5, rtol=1e-4)
     for name in ("loss", "nll_loss", "ntokens", "nsentences", "sample_size", "n_correct", "total"):
         assert float(found[0][1][name]) == pytest.approx(float(found[1][1][name])), name

@@ -8,6 +8,13 @@ import torch
 from tests.support import PAD, SYSTEMS, build, make_batch
 
 SOURCE, TARGET = [9, 5, 2], [6, 8, 3]
+# One layer and head for sentences of 4,000 tokens, whose matrices of attention are large.
+LONG = {
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 1,
+    "decoder_attention_heads": 1,
+}
 
 
 def decode(model, source, target):
@@ -108,7 +115,7 @@ def test_half_precision_is_close_to_float32(system, dtype):
 
 @pytest.mark.parametrize("system", [s for s in SYSTEMS if "abspos" not in s])
 def test_4000_tokens_are_finite(system):
-    model = build(system, max_source_positions=4001, max_target_positions=4000)
+    model = build(system, **LONG, max_source_positions=4001, max_target_positions=4000)
     source, target = make_batch([4000]), make_batch([4000], begin=True)
     assert decode(model, source, target).isfinite().all()
 
@@ -116,7 +123,7 @@ def test_4000_tokens_are_finite(system):
 @pytest.mark.parametrize("beyond", ["hold", "continue"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_large_floater_biases_are_finite_in_half_precision(dtype, beyond):
-    model = build("floater", floater_beyond=beyond)
+    model = build("floater", **LONG, floater_beyond=beyond)
     with torch.no_grad():
         for side in (model.encoder, model.decoder):
             side.positions.dynamics.outer.bias.fill_(30.0)  # a path of 12,000 at 4,000 tokens

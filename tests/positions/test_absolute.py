@@ -57,14 +57,6 @@ def test_unaugmented_embedding_equals_fairseqs(name, left):
     assert difference < 1e-6
 
 
-def test_numbers_count_real_tokens_on_either_side():
-    for left in (False, True):
-        mask = make_batch([4, 2], left).eq(PAD)
-        numbers = count_tokens(mask).expand(2, -1)
-        assert numbers[0].tolist() == [0, 1, 2, 3]
-        assert numbers[1][~mask[1]].tolist() == [0, 1]
-
-
 def test_every_layer_adds_the_sinusoid_of_its_number():
     encoding = build_encoding("sinpos", layers=3, position_layers="all")
     layers = encoding.embed(torch.arange(5.0)[None])

@@ -232,6 +232,7 @@ def test_sides_of_unequal_length_stop_the_preparation(tmp_path):
     assert not (out / "data-bin").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the data are not here")
 def test_multi30k_is_prepared_as_in_the_paper(tmp_path):
     """Their segmented files, but for a line on each side with other spaces or quotes."""
