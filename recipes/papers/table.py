@@ -70,8 +70,8 @@ def build_score_cells(config: dict, out: Path, name: str) -> list[str]:
     for average, members in config.get("averages", {}).items():
         found = average_tests([scores[test] for test in members])
         is_partly_run = not found and any(scores[test] for test in members)
-        cells += [format_published(published.get(average))]
-        cells += ["-" if is_partly_run else format_scores(found)]
+        cells.append(format_published(published.get(average)))
+        cells.append("-" if is_partly_run else format_scores(found))
     return [*cells, str(max(map(len, scores.values())))]
 
 
