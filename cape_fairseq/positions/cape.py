@@ -18,7 +18,10 @@ class CapeConfig:
         5.0, "CAPE: maximum global shift, one for a sentence pair", minimum=0
     )
     cape_local_shift: float = option(
-        0.5, "CAPE: maximum local shift, one for a token; up to 0.5 keeps the order", minimum=0
+        0.5,
+        "CAPE: maximum local shift, one for a token; up to 0.5 (times a source scale below 1)"
+        " keeps the order",
+        minimum=0,
     )
     cape_global_scale: float = option(
         1.0, "CAPE: maximum global scale, one for a sentence pair", minimum=1

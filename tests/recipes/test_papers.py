@@ -102,6 +102,7 @@ def record_figures(table: str, folder: Path) -> list[list[str]]:
     for name, text in SWAPPED.items():
         (folder / name).write_text(text)
     variables = {"OUT": str(out), "DATA": "data", "CORPUS": "corpus"}
+    variables["SEEDS"] = " ".join(map(str, config.get("seeds", [1])))
     variables["USER_DIR"] = str(ROOT / "cape_fairseq")
     return record_calls(config["figures"], folder, **variables)
 
@@ -140,9 +141,33 @@ def test_figures_3_and_4_of_shape_count_subwords_and_score_validation_texts(
     calls = record_figures(table, tmp_path)
     (figure3,) = [call for call in calls if call[1] == "bleu-by-length"]
     assert figure3[figure3.index("--source") + 1] == source
+    has_relative = "rpe" in TABLES[table]["systems"]  # not on Interpolate: too slow
+    assert any(word.startswith("rpe=") for word in figure3) == has_relative
     scored = [call for call in calls if "--score-reference" in call]
     assert [call[call.index("--gen-subset") + 1] for call in scored] == ["valid", "valid"]
     assert [call[1] for call in calls].count("token-wins") == 1
+
+
+def test_figure_2_of_shape_compares_hidden_states_of_shifted_sources(tmp_path):
+    calls = record_figures("shape_interpolate", tmp_path)
+    (figure2,) = [call for call in calls if call[1] == "shift-invariance"]
+    assert figure2[figure2.index("--offsets") + 1] == "0,100,250,500"
+    assert "--plot" in figure2
+
+
+def test_interpolate_scores_whole_outputs_with_their_separators(tmp_path):
+    """SHAPE, footnote 12: detokenized text by 13a, which cuts a separator into three tokens."""
+    config = TABLES["shape_interpolate"]
+    assert config["score"] == "sacrebleu"
+    (tmp_path / "out.txt").write_text(
+        "".join(f"H-{n}\t-1\tx\nD-{n}\t-1\tein Satz <sep> noch {n}.\n" for n in range(3))
+    )
+    (tmp_path / "ref").write_text("".join(f"kein Wort <sep> noch {n}.\n" for n in range(3)))
+    script = RECIPES / "papers" / "score.sh"
+    ours = float(call("bash", script, config["score"], tmp_path / "out.txt", tmp_path / "ref"))
+    # Tokens: ein Satz < sep > noch 0 . (6 of 8 match, then 5 of 7 pairs, 4 of 6 and 3 of 5).
+    expected = 100 * (6 / 8 * 5 / 7 * 4 / 6 * 3 / 5) ** 0.25
+    assert ours == pytest.approx(expected, abs=0.01)
 
 
 def test_table_1_of_shape_scores_whole_outputs_and_moved_sentences(tmp_path):
