@@ -249,6 +249,21 @@ def copy_integers(init: Callable) -> Callable:
     return wrapped
 
 
+def keep_versions(restore: Callable) -> Callable:
+    """Let ``--store-ema`` keep the final layer norms of ``--encoder-normalize-before``.
+
+    fairseq averages all parameters but the versions of its formats. Without a version a model takes
+    a state for one from before 2018, which had no such norms, and removes its own.
+    """
+
+    @functools.wraps(restore)
+    def wrapped(self: EMA, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        versions = {k: v for k, v in self.model.state_dict().items() if k.endswith(".version")}
+        restore(self, {**versions, **state_dict}, *args, **kwargs)
+
+    return wrapped
+
+
 def install() -> None:
     """Install all repairs, once."""
     if getattr(data_utils.batch_by_size, "is_repaired", False):
@@ -267,6 +282,7 @@ def install() -> None:
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
     EMA.__init__ = copy_integers(EMA.__init__)
+    EMA.restore = keep_versions(EMA.restore)
     for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs
         module = sys.modules.get(name)
         path = Path(getattr(module, "__file__", None) or "")

@@ -73,13 +73,17 @@ def test_stock_calls_of_the_decoder_and_the_model():
     assert model.args.arch == ARCH
 
 
-@pytest.mark.parametrize("more", [(), ("--ema-fp32",)])
+PRE_NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+
+
+@pytest.mark.parametrize("more", [PRE_NORM, ("--ema-fp32", *PRE_NORM)])
 def test_exponential_moving_averages(data_bin, tmp_path, more):
     """The decay of 0.5 is short enough to be seen."""
     ema = ("--store-ema", "--ema-decay", 0.5, *more)
     train(data_bin, tmp_path, *ema, arch=ARCH, updates=3)
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     average = state["extra_state"]["ema"]
+    assert average.keys() == state["model"].keys()
     name = "encoder.layers.0.fc1.weight"
     assert 0 < (average[name] - state["model"][name]).abs().max() < 0.1
     assert torch.equal(average["encoder.words"], state["model"]["encoder.words"])

@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,8 @@ from cape_fairseq.command_line import UserError, build_parser, check_output_fold
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.export_spec import build_spec, find_activations, is_added_to_input
 from cape_fairseq.inference.segmentation import (
-    CODES,
-    JOINT_MODEL,
     PREFIXES,
-    SIDE_MODELS,
+    SEGMENTATION_FILES,
     index_prefix,
     read_prefixes,
 )
@@ -28,7 +27,6 @@ DESCRIPTION = (
     "additive floater at the input."
 )
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float16")
-COPIED = (CODES, *SIDE_MODELS, JOINT_MODEL, PREFIXES)  # files beside the checkpoint
 IN_ATTENTION = ("rope", "relpos", "t5")  # what CTranslate2 has there
 
 
@@ -83,6 +81,14 @@ def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantizat
     SpecConverter().convert(str(output), quantization=quantization, force=True)
 
 
+def copy_files(folders: Sequence[Path], output: Path) -> None:
+    """Copy segmentation and prefixes, each from the first folder that has some."""
+    for names in (SEGMENTATION_FILES, (PREFIXES,)):
+        found = [[f / name for name in names if (f / name).is_file()] for f in folders]
+        for path in next(filter(None, found), []):
+            shutil.copy(path, output)
+
+
 def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
     """Say how to translate without cutting texts."""
     prefix = f", target_prefix=[{target_prefix}]" if target_prefix else ""
@@ -130,7 +136,8 @@ def main(argv: list[str]) -> None:
         raise UserError(f"{args.checkpoint} cannot be exported: CTranslate2 has no {obstacle}")
     limits = [side.positions.max_length for side in (model.encoder, model.decoder)]
     length = min([args.max_positions, *(limit for limit in limits if limit)])
-    source_prefix, target_prefix = read_prefixes(args.checkpoint)
+    folders = (args.checkpoint.parent, Path(task.cfg.data))
+    source_prefix, target_prefix = read_prefixes(folders)
     index_prefix(task.source_dictionary, source_prefix)
     index_prefix(task.target_dictionary, target_prefix)
     if model.encoder.bos is not None:
@@ -142,7 +149,5 @@ def main(argv: list[str]) -> None:
         )
     with write_folder(args.output) as folder:
         write_model(build_spec(model, length), task, source_prefix, folder, args.quantization)
-        for name in COPIED:
-            if (args.checkpoint.parent / name).is_file():
-                shutil.copy(args.checkpoint.parent / name, folder)
+        copy_files(folders, folder)
     print(describe_use(args.output, length, target_prefix))

@@ -53,8 +53,25 @@ def build_spec(model: nn.Module, length: int) -> Any:
     from ctranslate2.specs import transformer_spec
 
     model.requires_grad_(False)  # its parameters become arrays of NumPy
-    cfg, encoding = model.cfg, model.encoder.positions
-    heads = cfg.encoder_attention_heads
+    heads = model.cfg.encoder_attention_heads
+    spec = transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(
+            len(model.encoder.layers), heads, **choose_options(model.cfg, model.encoder.positions)
+        ),
+        transformer_spec.TransformerDecoderSpec(
+            len(model.decoder.layers),
+            heads,
+            no_final_norm=model.decoder.layer_norm is None,
+            **choose_options(model.cfg, model.decoder.positions),
+        ),
+    )
+    fill_side(spec.encoder, model.encoder, length)
+    fill_side(spec.decoder, model.decoder, length)
+    return spec
+
+
+def choose_options(cfg: Any, encoding: nn.Module) -> dict[str, Any]:
+    """Return CTranslate2's options of a side; RoPE depends on the width of its heads."""
     options = {
         "pre_norm": cfg.encoder_normalize_before,
         "activation": find_activations()[cfg.activation_fn],
@@ -64,18 +81,7 @@ def build_spec(model: nn.Module, length: int) -> Any:
     }
     if encoding.name == "rope":
         options |= choose_rotation(encoding)
-    spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(len(model.encoder.layers), heads, **options),
-        transformer_spec.TransformerDecoderSpec(
-            len(model.decoder.layers),
-            heads,
-            no_final_norm=model.decoder.layer_norm is None,
-            **options,
-        ),
-    )
-    fill_side(spec.encoder, model.encoder, length)
-    fill_side(spec.decoder, model.decoder, length)
-    return spec
+    return options
 
 
 def choose_rotation(encoding: nn.Module) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from cape_fairseq.command_line import UserError, read_lines
 # Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
 # side or of both.
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
+SEGMENTATION_FILES = (CODES, *SIDE_MODELS, JOINT_MODEL)
 PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
 
 
@@ -64,11 +65,13 @@ def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_prefixes(checkpoint: Path) -> tuple[list[str], list[str]]:
-    """Return the words that begin every source and every target, codes of languages."""
-    path = checkpoint.parent / PREFIXES
-    if not path.is_file():
+def read_prefixes(folders: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Return the words that begin every source and every target, codes of languages: those of the
+    first folder that has some."""
+    paths = [folder / PREFIXES for folder in folders if (folder / PREFIXES).is_file()]
+    if not paths:
         return [], []
+    path = paths[0]
     try:
         prefixes = json.loads(path.read_text(encoding="utf-8"))
         sides = prefixes["source"], prefixes["target"]

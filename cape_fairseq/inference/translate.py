@@ -72,7 +72,8 @@ class Translator:
         folder, source_lang, target_lang = find_data(path, data, task)
         self.language = choose_rules(language or source_lang)
         self.joiner = "" if find_code(target_lang) in NO_SPACES else " "
-        segmentation = find_segmentation((path.parent, folder), bpe_codes, sentencepiece)
+        folders = (path.parent, folder)
+        segmentation = find_segmentation(folders, bpe_codes, sentencepiece)
         if tokenizer is None and not segmentation.uses_sentencepiece:
             tokenizer = "moses"
         languages = {"source_lang": source_lang, "target_lang": target_lang}
@@ -81,7 +82,7 @@ class Translator:
         except ImportError as error:
             raise UserError(f"--tokenizer {tokenizer}: {error}") from None
         self.target_bpe = segmentation.build_target_bpe()
-        self.set_prefixes(*read_prefixes(path))
+        self.set_prefixes(*read_prefixes(folders))
         self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
         self.max_subwords = min(MAX_SUBWORDS, self.model.models[0].encoder.max_positions())
         self.has_context = is_document_model(self.model.models[0])

@@ -226,6 +226,10 @@ def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
         require(
             augmentation == "none", "position_augmentation", augmentation, f"none with {cls.name}"
         )
+    if args.position_augmentation == "randpos":
+        scale = choose_source_scale(args)
+        expected = "1 with --position-augmentation randpos, whose positions are integers"
+        require(scale in ("1", "1.0"), "source_scale", scale, expected)
 
 
 def validate_documents(args: Any) -> None:

@@ -157,7 +157,10 @@ class PositionalTransformer(TransformerModelBase):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make a checkpoint of stock fairseq, or of any encoding, fit this model."""
         super().upgrade_state_dict_named(state_dict, name)
-        prepare_state_dict(self, state_dict, f"{name}." if name else "")
+        prefix = f"{name}." if name else ""
+        if self.decoder.output_projection is None:  # an adaptive softmax; fairseq adds one
+            state_dict.pop(f"{prefix}decoder.output_projection.weight", None)
+        prepare_state_dict(self, state_dict, prefix)
 
 
 def to_device(noise: Noise, device: torch.device) -> Noise:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from cape_fairseq.models.config import find_encoding, list_options
 from cape_fairseq.models.words import check_words
 from cape_fairseq.options import format_flag, list_fields
+from cape_fairseq.positions import ENCODINGS
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,14 @@ class StoredModel(NamedTuple):
     def scale(self) -> float:
         """Return the source scale."""
         return float(self.parameters.get(SCALE, 1.0))
+
+    @property
+    def has_chosen_scale(self) -> bool:
+        """Return whether the source scale was given, counted or inherited: no default of 1."""
+        base = ENCODINGS.get(self.options["base"])
+        is_counted = base is not None and base.default_source_scale == "auto"
+        is_given = self.options.get("source_scale") is not None
+        return is_given or is_counted or self.scale != 1
 
 
 class Changes(NamedTuple):
@@ -214,16 +223,17 @@ def rename_base_encoding(stored: StoredModel, current: dict[str, Any]) -> dict[s
 def choose_scale(stored: StoredModel, model: nn.Module) -> float:
     """Return the source scale that counts.
 
-    Encodings with integer positions have 1. Otherwise a given value (a number or auto) wins, else
-    the checkpoint's, unless it is a default 1, else the encoding's default.
+    Encodings with integer positions and randomized positions have 1. Otherwise a given value (a
+    number or auto) wins, else the checkpoint's, unless it is a default 1, else the encoding's
+    default.
     """
     own = float(model.encoder.source_scale)
     real_valued = find_encoding(model.cfg).find_base(model.cfg).real_valued
+    is_randomized = model.cfg.position_augmentation != "none"
     is_given = model.cfg.source_scale is not None
-    was_chosen = stored.options.get("source_scale") is not None or stored.scale != 1
-    if not real_valued or is_given:
+    if not real_valued or is_randomized or is_given:
         return own
-    return stored.scale if was_chosen else own
+    return stored.scale if stored.has_chosen_scale else own
 
 
 def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> list[str]:
@@ -253,7 +263,9 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
-    """Log one warning with all changes, if there are any."""
+    """Log the checkpoint's source scale if it counts, and one warning with all changes."""
+    if changes.scale != float(model.encoder.source_scale):
+        logger.info("source scale %.4f, the checkpoint's", changes.scale)
     messages = describe(changes, stored, decode_options(model.encoder.position_options))
     if not messages:
         return

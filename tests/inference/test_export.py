@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 
 import pytest
@@ -40,7 +41,7 @@ OPTIONS = {
     "cape": {"source_scale": "1.1"},
     "rope": {"rope_base": 5000.0},
     "rope-linear": {"rope_scaling": "linear", "rope_scale_factor": 4.0},
-    "rope-ntk": {"rope_scaling": "ntk", "rope_scale_factor": 4.0},
+    "rope-ntk": {"rope_scaling": "ntk", "rope_scale_factor": 4.0, "decoder_embed_dim": 64},
     "t5": {"t5_max_distance": 40},
     "floater-additive": {"floater_layers": "input"},
 }
@@ -128,6 +129,25 @@ def test_imported_models_have_equal_scores(kind, tmp_path):
     for ours, theirs in zip(expected, engine.score_batch(sources, targets), strict=True):
         assert theirs.log_probs == pytest.approx(ours, abs=1e-4)
     assert (output / ("source.spm" if kind == "marian" else "sentencepiece.model")).is_file()
+
+
+def test_codes_of_languages_may_lie_in_the_data(tmp_path):
+    """A fine-tuned model lies in a folder of its own."""
+    from cape_fairseq import load
+
+    save_m2m(tmp_path / "model", is_nllb=True)
+    languages = ["--source-lang", "eng_Latn", "--target-lang", "deu_Latn"]
+    data, run, output = (tmp_path / name for name in ("data", "run", "ct2"))
+    assert main(["import", str(tmp_path / "model"), str(data), *languages]) == 0
+    run.mkdir()
+    checkpoint = (data / "model.pt").rename(run / "model.pt")
+    translator = load(checkpoint, data=data)
+    dictionary = translator.model.src_dict
+    assert translator.source_prefix.tolist() == [dictionary.index("eng_Latn")]
+    assert translator.target_prefix.tolist() == [dictionary.index("deu_Latn")]
+    assert main(["export", str(checkpoint), "--data", str(data), "--output", str(output)]) == 0
+    assert json.loads((output / "config.json").read_text())["add_source_bos"]
+    assert {"sentencepiece.model", "prefixes.json"} <= {path.name for path in output.iterdir()}
 
 
 @pytest.mark.parametrize("system", ["cape", "rope"])

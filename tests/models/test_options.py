@@ -20,6 +20,7 @@ class TestOptions:
             ("sinpos", {"source_scale": "fast"}, "fast"),
             ("rope", {"position_layers": "all"}, "position-layers"),
             ("cape", {"position_augmentation": "randpos"}, "randpos"),
+            ("sinpos-randpos", {"source_scale": "1.2"}, "source-scale"),
             ("cape", {"cape_global_scale": 0.5}, "global-scale"),
             ("t5", {"t5_buckets": 7}, "t5-buckets"),
             ("rope", {"encoder_attention_heads": 32}, "even"),
