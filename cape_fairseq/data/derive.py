@@ -136,8 +136,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--separator",
-        default="<sep>",
-        help="separator token (default: <sep>, SHAPE's; documents need <s>)",
+        help="token of --junction separator and of swap (default: <sep>, SHAPE's; documents need "
+        "<s>)",
     )
     add(
         "--edges",
@@ -152,14 +152,18 @@ def main(argv: list[str]) -> None:
     parser = build_parser("derive", DESCRIPTION, EXAMPLES)
     add_options(parser)
     args = parser.parse_args(argv)
+    is_joined = args.mode == "concatenate" and args.junction != "separator"
+    if args.separator is not None and is_joined:
+        raise UserError("--separator is given, so give --junction separator, too")
+    separator = args.separator or "<sep>"
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)
     if args.mode == "length":
         write_derived(args.output, filter_length(pairs, args.min, args.max), inputs)
     elif args.mode == "concatenate":
-        rules = (args.sentences, args.min_tokens, args.junction, args.separator)
+        rules = (args.sentences, args.min_tokens, args.junction, separator)
         write_derived(args.output, concatenate(pairs, *rules), inputs)
     elif args.mode == "swap":
-        write_derived(args.output, swap_first(pairs, args.separator), inputs)
+        write_derived(args.output, swap_first(pairs, separator), inputs)
     else:
         bins = divide_by_length(pairs, args.edges)
         for name, members in bins.items():

@@ -4,6 +4,7 @@ import re
 
 # Languages without spaces between words.
 NO_SPACES = {"zh", "ja", "th", "lo", "km", "my", "bo"}
+NO_SPACES_BETWEEN_SENTENCES = {"zh", "ja"}
 # Codes of three letters (ISO 639-2 and 639-3) and of two letters (ISO 639-1).
 CODE_PAIRS = """
 afr:af amh:am ara:ar arb:ar asm:as ben:bn bul:bg cat:ca ces:cs cze:cs cmn:zh chi:zh zho:zh
@@ -15,6 +16,11 @@ pan:pa pol:pl por:pt ron:ro rum:ro rus:ru slk:sk slv:sl spa:es srp:sr swe:sv swh
 tel:te tha:th tur:tr ukr:uk urd:ur vie:vi
 """
 CODES = dict(pair.split(":") for pair in CODE_PAIRS.split())
+
+
+def find_joiner(name: str) -> str:
+    """Return what stands between the sentences of a language."""
+    return "" if find_code(name) in NO_SPACES_BETWEEN_SENTENCES else " "
 
 
 def find_code(name: str) -> str:

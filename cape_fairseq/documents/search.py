@@ -38,6 +38,7 @@ class DocumentEnsemble(EnsembleModel):
         super().__init__(models)
         self.separator, self.eos = dictionary.bos(), dictionary.eos()
         self.search_outs: list[EncoderOut] | None = None  # encoder outputs of the next search
+        self.limits: Tensor | None = None  # the longest output of each row of the last step
 
     def encode(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
         """Encode whole documents."""
@@ -61,8 +62,9 @@ class DocumentEnsemble(EnsembleModel):
         is_eos = torch.arange(scores.size(1), device=scores.device) == self.eos
         may_not_end = tokens.size(1) <= encoder_outs[0][SHORTEST][0]
         scores.masked_fill_(may_not_end & is_eos, -math.inf)
-        if LONGEST in encoder_outs[0]:
-            must_end = tokens.size(1) > encoder_outs[0][LONGEST][0]
+        self.limits = encoder_outs[0][LONGEST][0] if LONGEST in encoder_outs[0] else None
+        if self.limits is not None:
+            must_end = tokens.size(1) > self.limits
             scores.masked_fill_(must_end & ~is_eos, -math.inf)
         return scores, attention
 
@@ -203,6 +205,16 @@ class DocumentGenerator(SequenceGenerator):
             **kwargs,
         )
 
+    def is_finished(
+        self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int
+    ) -> bool:
+        """Finish a sentence at its own longest length, too: behind a prefix that reaches it there
+        are fewer hypotheses than the beam."""
+        limits = self.model.limits  # a row for each hypothesis
+        if limits is not None and step >= int(limits[unfin_idx * beam_size]):
+            return True
+        return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
+
     def find_widest_window(self) -> Window:
         """Return the window of the cross-attention that sees what any model sees; each hides what
         is outside of its own."""
@@ -256,10 +268,9 @@ class DocumentGenerator(SequenceGenerator):
         return prefixes
 
     def join_sentences(self, sentences: list[Sentence]) -> list[Hypothesis]:
-        """Join the k-th hypotheses of a document's sentences, for each k that all of them have;
-        the best comes first."""
-        joined = [self.join(list(parts)) for parts in zip(*sentences, strict=False)]
-        return sorted(joined, key=lambda hypothesis: float(hypothesis["score"]), reverse=True)
+        """Join the k-th hypotheses of a document's sentences, for each k that all of them have: the
+        first is the best of every sentence. The scores need not fall, since lengths differ."""
+        return [self.join(list(parts)) for parts in zip(*sentences, strict=False)]
 
     def join(self, parts: list[Hypothesis]) -> Hypothesis:
         """Join hypotheses of consecutive sentences by separators."""

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cape_fairseq.command_line import UserError, add_output, build_parser, read_lines, write_json
-from cape_fairseq.data.cleaning import clean_line
 from cape_fairseq.evaluation.context import (
     Text,
     bootstrap_interval,
     find_reach,
     score_last_sentences,
 )
-from cape_fairseq.inference.segmentation import add_segmentation_options
+from cape_fairseq.inference.segmentation import add_segmentation_options, choose_cleaning
 from cape_fairseq.inference.translate import Translator
 
 EXAMPLES = """
@@ -40,15 +39,15 @@ class Item(NamedTuple):
     candidates: list[str]
 
 
-def read_items(source: Path, target: Path) -> list[Item]:
-    """Read a contrastive set.
+def read_items(source: Path, target: Path, tokenizer: str | None = None) -> list[Item]:
+    """Read a contrastive set; ``tokenizer`` is that of the text.
 
     Raises:
         UserError: the sides differ in lines or sentences, or an item has one candidate.
     """
+    clean = choose_cleaning(tokenizer)
     sides = [
-        [clean_line(line).split(SEPARATOR) for line in read_lines(path)]
-        for path in (source, target)
+        [clean(line).split(SEPARATOR) for line in read_lines(path)] for path in (source, target)
     ]
     if len(sides[0]) != len(sides[1]):
         raise UserError(f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}")
@@ -71,16 +70,25 @@ def read_items(source: Path, target: Path) -> list[Item]:
     return items
 
 
-def borrow_context(items: Sequence[Item]) -> list[Item]:
-    """Give each item the earlier sentences of another one, as a control."""
+def borrow_context(items: Sequence[Item], context: int) -> list[Item]:
+    """Give each item as many earlier sentences as it has, at most ``context``, of another item that
+    has them, as a control."""
     if len(items) < 2:
         raise UserError("--wrong-context needs several items")
-    shift = len(items) // 2
-    others = [items[(number + shift) % len(items)] for number in range(len(items))]
-    return [
-        Item([*other.source[:-1], item.source[-1]], other.earlier, item.candidates)
-        for item, other in zip(items, others, strict=True)
-    ]
+    borrowed, shift = [], len(items) // 2
+    for number, item in enumerate(items):
+        count = min(len(item.earlier), context)
+        if count == 0:
+            borrowed.append(Item(item.source[-1:], [], item.candidates))
+            continue
+        numbers = ((number + shift + i) % len(items) for i in range(len(items)))
+        others = (items[i] for i in numbers if i != number)
+        other = next((other for other in others if len(other.earlier) >= count), None)
+        if other is None:
+            raise UserError("--wrong-context needs several items with as many earlier sentences")
+        source = [*other.source[-count - 1 : -1], item.source[-1]]
+        borrowed.append(Item(source, other.earlier[-count:], item.candidates))
+    return borrowed
 
 
 def measure(
@@ -134,7 +142,7 @@ def main(argv: list[str]) -> None:
     add("--normalize", action="store_true", help="divide scores by the length of the sentence")
     add_output(parser, "--json", "shares as JSON")
     args = parser.parse_args(argv)
-    items = read_items(args.source, args.target)
+    items = read_items(args.source, args.target, args.tokenizer)
     translator = Translator(
         args.checkpoint,
         data=args.data,
@@ -142,7 +150,9 @@ def main(argv: list[str]) -> None:
         tokenizer=args.tokenizer,
         sentencepiece=args.sentencepiece,
     )
-    items = borrow_context(items) if args.wrong_context else items
+    if args.wrong_context:
+        reach = find_reach(translator.model.models[0])
+        items = borrow_context(items, reach if args.context is None else args.context)
     result = measure(translator, items, args.context, args.normalize)
     print(
         f"{result['right']} of {result['items']} items right: {100 * result['accuracy']:.1f} ± "

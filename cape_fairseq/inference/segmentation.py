@@ -4,7 +4,7 @@ import argparse
 import copy
 import json
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
 from cape_fairseq.command_line import UserError, read_lines
+from cape_fairseq.data.cleaning import clean_line, repair_breaks
 
 # Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
 # side or of both.
@@ -63,6 +64,12 @@ def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
         choices=("moses", "space", "nltk"),
         help="space: the text is tokenized (default: moses; none with SentencePiece)",
     )
+
+
+def choose_cleaning(tokenizer: str | None) -> Callable[[str], str]:
+    """Return how a line of text is cleaned. Text that is tokenized keeps the entities that Moses
+    writes."""
+    return repair_breaks if tokenizer == "space" else clean_line
 
 
 def read_prefixes(folders: Sequence[Path]) -> tuple[list[str], list[str]]:

@@ -9,6 +9,8 @@ from cape_fairseq.data.languages import find_code
 
 logger = logging.getLogger(__name__)
 
+# The number of a list item, or an initial (M. in French), which begins a sentence.
+BEGINNING = re.compile(r"\s*(\d+(\.\d+)*|[IVXLC]+|[^\W\d_])[.)]\s+")
 # Ends of sentences that no white space follows.
 CLOSED = re.compile(r"[。．！？｡։۔؟।॥။၊።፧…][\"'”’」』）)\]]*$")
 
@@ -30,10 +32,13 @@ def choose_rules(name: str) -> str:
 
 def split_sentences(paragraph: str, language: str) -> list[str]:
     """Split a paragraph into its sentences. They end at white space, or at a full stop of a script
-    without spaces, so that addresses and file names stay whole."""
+    without spaces, so that addresses and file names stay whole. The number of a list item is no
+    sentence."""
     sentences = [""]
     for part in sentencex.segment(language, paragraph):
         sentences[-1] += part
+        if BEGINNING.fullmatch(sentences[-1]):
+            continue
         if part[-1:].isspace() or CLOSED.search(part):
             sentences.append("")
     return [sentence.strip() for sentence in sentences if sentence.strip()]

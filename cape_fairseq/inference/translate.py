@@ -13,14 +13,14 @@ import torch
 from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError, build_parser, decode_lines, parse_count
-from cape_fairseq.data.cleaning import clean_line
-from cape_fairseq.data.languages import NO_SPACES, find_code
+from cape_fairseq.data.languages import find_joiner
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
 from cape_fairseq.inference.hub import MAX_TOKENS, load_hub
 from cape_fairseq.inference.segmentation import (
     add_segmentation_options,
     build_target_tokenizer,
     check_unsegmented,
+    choose_cleaning,
     find_segmentation,
     hide_separator,
     index_prefix,
@@ -71,7 +71,8 @@ class Translator:
         _, task = get_options(read_checkpoint(path))
         folder, source_lang, target_lang = find_data(path, data, task)
         self.language = choose_rules(language or source_lang)
-        self.joiner = "" if find_code(target_lang) in NO_SPACES else " "
+        self.joiner = find_joiner(target_lang)
+        self.clean = choose_cleaning(tokenizer)
         folders = (path.parent, folder)
         segmentation = find_segmentation(folders, bpe_codes, sentencepiece)
         if tokenizer is None and not segmentation.uses_sentencepiece:
@@ -207,7 +208,7 @@ class Translator:
 
     def split_paragraph(self, line: str, split: bool) -> list[str]:
         """Return the sentences of a paragraph, cut where they are too long for the model."""
-        text = "".join(c for c in clean_line(line) if unicodedata.category(c) != "Cc" or c == "\t")
+        text = "".join(c for c in self.clean(line) if unicodedata.category(c) != "Cc" or c == "\t")
         sentences = split_sentences(text, self.language) if split else [text.strip()]
         parts = [part for sentence in sentences if sentence for part in self.cut(sentence)]
         if len(parts) > len(sentences):

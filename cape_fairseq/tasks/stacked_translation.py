@@ -89,6 +89,9 @@ class StackedTranslationTask(TranslationTask):
             expected = "left out with --stack-probability"
             require(not cfg.stack_swap, "stack_swap", "set", expected)
             require(not cfg.stack_keep_rest, "stack_keep_rest", "set", expected)
+        elif cfg.stack_max_tokens != PAPER_MIN_TOKENS:  # its default
+            expected = "left out without --stack-probability"
+            require(False, "stack_max_tokens", cfg.stack_max_tokens, expected)
         require(dropout <= 1, "stack_separator_dropout", dropout, "at most 1")
         if not has_separator:
             expected = "0 without --stack-junction separator"
@@ -192,6 +195,7 @@ class StackedTranslationTask(TranslationTask):
         """
         if getattr(args, "score_reference", False):
             if self.cfg.stack_junction == "separator":
+                check_alignment(args)
                 return DocumentScorer(self.target_dictionary)
             return super().build_generator(models, args, *more, **kwargs)
         if (getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)) == (0, 200):
@@ -261,13 +265,18 @@ def check_junction(junction: str) -> None:
         )
 
 
-def check_search(models: Any, args: Any) -> None:
-    """Raise ValueError for options of fairseq's search that documents lack."""
+def check_alignment(args: Any) -> None:
+    """Raise ValueError if alignments of documents are asked for."""
     if getattr(args, "print_alignment", None):
         raise ValueError(
-            "--print-alignment is set, but models with --sentence-context have no alignments of "
-            "documents; split them into sentences and give --task translation"
+            "--print-alignment is set, but documents have no alignments; split them into sentences "
+            "and give --task translation"
         )
+
+
+def check_search(models: Any, args: Any) -> None:
+    """Raise ValueError for options of fairseq's search that documents lack."""
+    check_alignment(args)
     sees_translations = any(model.decoder.window.before > 0 for model in models)
     if getattr(args, "lm_path", None) and sees_translations:
         raise ValueError(

@@ -106,6 +106,7 @@ class TestDerive:
         ]
 
     def test_concatenate(self, text):
+        assert self.derive(text, "concatenate", "--separator", "<s>") == (1, {})
         options = ("--sentences", "2", "--junction", "separator")
         assert self.derive(text, "concatenate", *options)[1]["y.en"] == [
             "A b . <sep> C d e f .",

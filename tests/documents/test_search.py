@@ -158,6 +158,39 @@ def test_a_prefix_is_cut_at_the_longest_length(target):
 
 
 @pytest.mark.parametrize("target", [0, 1])
+def test_a_prefix_is_cut_at_the_limit_of_its_own_source(target):
+    """A short source ends behind its prefix, a longer one goes on."""
+    model = build_document_model("rope_cross", 1, target=target)
+    documents = [[(list(range(20, 20 + length)), [5])] for length in (3, 7)]
+    prefix = torch.tensor([[5] * 6, [6] * 6])
+    limits = {"max_len_a": 1, "max_len_b": 0, "beam_size": 4}
+    found = make_generator([model], **limits).generate([model], make_sample(documents), prefix)
+    assert found[0][0]["tokens"].tolist() == [5] * 4 + [EOS]
+    tokens = found[1][0]["tokens"]
+    assert tokens[:6].tolist() == [6] * 6
+    assert tokens[-1] == EOS
+    (alone,) = make_generator([model], **limits).generate(
+        [model], make_sample(documents[1:]), prefix[1:]
+    )
+    assert torch.equal(tokens, alone[0]["tokens"])
+
+
+def test_the_first_hypothesis_has_the_best_of_every_sentence():
+    """Also where others score higher together, since long sentences count more."""
+
+    def make(token, score, length):
+        scores = torch.full((length,), score)
+        tokens = torch.tensor([token] * (length - 1) + [EOS])
+        return {"tokens": tokens, "score": scores.mean(), "positional_scores": scores}
+
+    sentences = [[make(20, -1.0, 2), make(30, -1.1, 10)], [make(21, -3.0, 2), make(31, -3.1, 1)]]
+    generator = make_generator([build_document_model("sinpos", 1, target=0)])
+    first, second = generator.join_sentences(sentences)
+    assert first["tokens"].tolist() == join([[20], [21]])
+    assert second["score"] > first["score"]
+
+
+@pytest.mark.parametrize("target", [0, 1])
 def test_a_prefix_of_every_sentence(target):
     """The code of a language; a prefix of the first sentence alone replaces it there."""
     model = build_document_model("rope_cross", 1, target=target)

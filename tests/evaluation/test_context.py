@@ -17,7 +17,7 @@ from cape_fairseq.evaluation.context import (
     score_last_sentences,
 )
 from cape_fairseq.evaluation.context_gain import find_wrong_context
-from cape_fairseq.evaluation.contrastive import borrow_context, read_items
+from cape_fairseq.evaluation.contrastive import Item, borrow_context, read_items
 from cape_fairseq.inference.checkpoints import load_model
 from tests.documents.support import build_document_model, join, make_documents
 from tests.support import EOS
@@ -74,9 +74,36 @@ class TestContrastive:
         items = read_items(*write_set(tmp_path))
         assert [item.candidates[0] for item in items] == ["es ist rot .", "sie ist neu ."]
         assert [len(item.candidates) for item in items] == [2, 2]
-        borrowed = borrow_context(items)
+        borrowed = borrow_context(items, 3)
         assert borrowed[0].source == ["a girl sells two eggs .", "it is red ."]
         assert borrowed[0].earlier == ["ein Mann malt ."]
+
+    def test_wrong_context_is_as_long_as_the_right_one(self):
+        """Items at the start of documents have none, and lend none."""
+        lengths = (1, 0, 3, 0, 2)
+        items = [
+            Item(
+                [f"{name}{i}" for i in range(length + 1)],
+                [f"{name.upper()}{i}" for i in range(length)],
+                ["x", "y"],
+            )
+            for name, length in zip("abcde", lengths, strict=True)
+        ]
+        borrowed = borrow_context(items, 2)
+        assert [item.source for item in borrowed] == [
+            ["c2", "a1"],
+            ["b0"],
+            ["e0", "e1", "c3"],
+            ["d0"],
+            ["c1", "c2", "e2"],
+        ]
+        assert [item.earlier for item in borrowed] == [["C2"], [], ["E0", "E1"], [], ["C1", "C2"]]
+
+    def test_tokenized_sets_keep_entities_of_moses(self, tmp_path):
+        for name in ("source", "target"):
+            (tmp_path / name).write_text("it &apos;s A .\nit &apos;s A .\n")
+        (item,) = read_items(tmp_path / "source", tmp_path / "target", "space")
+        assert item.source == ["it &apos;s A ."]
 
     def test_the_same_source_with_another_target_context_is_another_item(self, tmp_path):
         (tmp_path / "source").write_text("a car . <s> it is red .\n" * 4)

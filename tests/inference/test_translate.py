@@ -11,6 +11,7 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
+from cape_fairseq.data.languages import find_joiner
 from cape_fairseq.inference.segmentation import find_segmentation
 from cape_fairseq.inference.sentences import choose_rules, split_sentences
 from cape_fairseq.modules.windows import Window
@@ -27,6 +28,9 @@ class TestTranslate:
             ("de", "Er kam am 3. Mai. Sie ging.", 2),
             ("zh", "他来了。她走了！为什么？", 3),
             ("hi", "वह आया। वह गई।", 2),
+            ("en", "1. Introduction", 1),
+            ("en", "1. He came. 2.1. She left. B) They stayed.", 3),
+            ("fr", "M. Dupont est là. Oui.", 2),
         ],
     )
     def test_paragraphs_are_split_into_sentences(self, language, text, count):
@@ -42,6 +46,19 @@ class TestTranslate:
     def test_an_unknown_language_is_a_warning(self, caplog):
         assert choose_rules("src") == "en"
         assert "--language" in caplog.records[0].getMessage()
+
+    def test_tokenized_text_keeps_entities_of_moses(self, cape_checkpoint, data_bin):
+        line = "it &apos;s A ."
+        found = {
+            tokenizer: load(cape_checkpoint, data=data_bin, tokenizer=tokenizer)
+            for tokenizer in ("moses", "space")
+        }
+        assert found["moses"].split_paragraph(line, True) == ["it 's A ."]
+        assert found["space"].split_paragraph(line, True) == [line]
+
+    @pytest.mark.parametrize(("language", "joiner"), [("zho_Hans", ""), ("th", " "), ("de", " ")])
+    def test_sentences_are_joined_as_their_language_does(self, language, joiner):
+        assert find_joiner(language) == joiner
 
     @pytest.mark.parametrize("line", ["\x01", "\u200b", "\ufeff", "\u2060 \u00ad"])
     def test_invisible_lines_are_empty(self, line, cape_checkpoint, data_bin):

@@ -36,8 +36,10 @@ class TestJunctionOfDocumentModels:
         assert len(re.findall("WARNING.*--stack-junction none", output)) == 1
         assert len(re.findall(r"^H-\d+", output, re.M)) == 4
 
-    def test_alignments_are_an_error(self, data_bin, document_checkpoint):
-        output = self.generate(data_bin, document_checkpoint, "separator", "--print-alignment")
+    @pytest.mark.parametrize("score", [(), ("--score-reference",)])
+    def test_alignments_are_an_error(self, score, data_bin, document_checkpoint):
+        more = ("--print-alignment", *score)
+        output = self.generate(data_bin, document_checkpoint, "separator", *more)
         assert "--print-alignment" in output.strip().splitlines()[-1]
 
 

@@ -146,6 +146,7 @@ def test_edits_apply_bpe_again(data_bin):
     [
         {"stack_probability": 1.5},
         {"stack_separator_dropout": 0.5},
+        {"stack_max_tokens": 60},
         {"stack_sentences": 0},
         {"stack_sentences": 2, "stack_min_tokens": 3},
         {"truncate_source": True},
