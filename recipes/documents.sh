@@ -25,6 +25,12 @@ check_counts 0 CONTEXT TARGET_CONTEXT
 # shellcheck disable=SC2034  # check_counts reads it by its name
 for LENGTH in $LENGTHS; do check_counts 1 LENGTH; done
 read_options "$@"
+if [[ $ARCH == fire_* ]] && [ "$CONTEXT" -gt 0 ]; then
+    stop "ARCH is $ARCH, whose positions restart in every sentence; give CONTEXT=0 or another ARCH"
+fi
+for split in train valid test; do
+    if [ -e "$TEXT/$split.documents" ]; then same_lines "$TEXT/$split.documents" "$TEXT/$split.$SRC"; fi
+done
 DATA=$OUT/data-bin SENTENCES=$OUT/$ARCH SAVE=$OUT/$ARCH-documents
 
 # 1. The sentence model.
@@ -35,6 +41,13 @@ bash "$ROOT/recipes/train.sh" "$@"
 MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
 keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 run mkdir -p "$SAVE"
+if [ -z "$DRY_RUN" ]; then
+    if [ -e "$SAVE/sentence_updates" ] && ! cmp -s "$SENTENCES/trained" "$SAVE/sentence_updates"; then
+        echo "the sentence model has $(cat "$SENTENCES/trained") updates now, so the training on documents begins again"
+        rm -f "$SAVE"/checkpoint*.pt "$SAVE/trained"
+    fi
+    cp "$SENTENCES/trained" "$SAVE/sentence_updates"
+fi
 if ! is_trained "$SAVE" "$MORE"; then
     run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
         --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation \
@@ -42,7 +55,7 @@ if ! is_trained "$SAVE" "$MORE"; then
         --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
         --lr "$HALF" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$MORE" \
         --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
-    mark_trained "$SAVE" "$MORE" "$SAVE"/[0-9]*.txt "$SAVE/loss.txt"
+    mark_trained "$SAVE" "$MORE" "$SAVE"/[0-9]*.txt "$SAVE"/loss*.txt
 fi
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate
 
@@ -52,9 +65,10 @@ generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoi
 for length in $LENGTHS; do
     stacks=(--stack-min-tokens "$length" --stack-keep-rest)
     write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"
-    write "$SAVE/$length.sentences.txt" "${generate[@]}" "${stacks[@]}" --model-overrides "{'sentence_context': 0}"
+    write "$SAVE/$length.sentences.txt" "${generate[@]}" "${stacks[@]}" \
+        --model-overrides "{'sentence_context': 0, 'sentence_cross_context': 0}"
     run echo "documents, cut after $length tokens:"
     run cape-fairseq compare --language "$TGT" "documents=$SAVE/$length.txt" "sentences=$SAVE/$length.sentences.txt"
 done
-write "$SAVE/loss.txt" "${generate[@]}" "${stacks[@]}" --score-reference
-run cape-fairseq position-loss "documents=$SAVE/loss.txt" --bin-size 100 --plot "$SAVE/loss_by_position.png"
+write "$SAVE/loss.$length.txt" "${generate[@]}" "${stacks[@]}" --score-reference
+run cape-fairseq position-loss "documents=$SAVE/loss.$length.txt" --bin-size 100 --plot "$SAVE/loss_by_position.png"

@@ -179,16 +179,18 @@ apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all
 }
 
 binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary, and the documents of TEXT
-    local tests file split
+    local tests file split before
     tests=$(printf ',%s' "${@/#/$OUT/bpe/}")
     for split in train valid "$@"; do same_lines "$OUT/bpe/$split.$SRC" "$OUT/bpe/$split.$TGT"; done
+    before=$(cat "$OUT/data-bin/done" 2> /dev/null || true)  # test sets; nothing if Snakemake wrote it
+    if [ -n "$before" ] && [ "$before" != "$*" ]; then run rm "$OUT/data-bin/done"; fi
     if [ ! -e "$OUT/data-bin/done" ]; then
         run rm -rf "$OUT/data-bin"
         run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
             --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
             --destdir "$OUT/data-bin" --workers "${WORKERS:-1}"
         run cp "$(find_codes)" "$OUT/data-bin/"
-        run touch "$OUT/data-bin/done"
+        if [ -z "$DRY_RUN" ]; then echo "$*" > "$OUT/data-bin/done"; fi
     fi
     for file in "$TEXT"/*.documents; do
         if [ -e "$file" ]; then run cp "$file" "$OUT/data-bin/"; fi

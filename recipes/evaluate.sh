@@ -38,7 +38,7 @@ for system in "$@"; do
     if [ -z "${JUNCTION:-}" ] && [ -e "$path" ]; then junction=$(find_junction "$path"); fi
     run mkdir -p "$one"
     if [ -e "$one/settings" ] && [ "$path" -nt "$one/settings" ]; then run rm -f "$one"/*.txt; fi  # trained again since
-    keep_settings "$one" "DATA=$DATA" "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$junction"
+    keep_settings "$one" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/test.* "$DATA"/dict.*)" "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$junction"
     joined=(--task stacked_translation --stack-junction "$junction" --max-len-a 2 --max-len-b 200)
     if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
     stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)

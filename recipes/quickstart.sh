@@ -30,7 +30,8 @@ train() {  # train SYSTEM OPTIONS...: it resumes from checkpoint_last.pt
     local save=$OUT/$1 updates=${UPDATES:-380}; shift
     case $save in */cape) updates=${UPDATES:-450} ;; esac  # its shifts take longer to learn
     if [ -e "$save/seconds" ]; then return; fi
-    local start=$SECONDS
+    local start=$SECONDS resumes=
+    if [ -e "$save/checkpoint_last.pt" ]; then resumes=yes; fi
     run mkdir -p "$save"
     run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" "$@" --source-lang en --target-lang de --seed 1 \
         --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
@@ -38,7 +39,8 @@ train() {  # train SYSTEM OPTIONS...: it resumes from checkpoint_last.pt
         --max-tokens 2000 --max-update "$updates" --disable-validation --no-epoch-checkpoints --update-epoch-batch-itr True \
         --save-interval-updates 100 --keep-interval-updates 1 --log-interval 50 --num-workers 0
     run cp "$DATA/dict.en.txt" "$DATA/dict.de.txt" "$OUT/bpecodes" "$save/"  # for cape-fairseq translate
-    [ -n "$DRY_RUN" ] || echo $((SECONDS - start)) > "$save/seconds"
+    if [ -n "$DRY_RUN" ]; then return; fi
+    echo "${resumes:+at least }$((SECONDS - start))" > "$save/seconds"
 }
 
 translate() {  # translate SYSTEM NAME OPTIONS...: the test set in SYSTEM/NAME.txt

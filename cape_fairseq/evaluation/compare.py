@@ -88,7 +88,7 @@ def measure(
     Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``.
     """
     aligned = None if reference is None else Reference.read(reference)
-    systems = {}
+    systems, references_of = {}, {}
     for name, paths in files.items():
         seeds, first = [], None
         for path in paths:
@@ -100,9 +100,15 @@ def measure(
                 raise UserError(f"{path} has other references than {paths[0]}, a seed of {name}")
             first = references
             seeds.append(score_translations(texts, references, language, tokenize))
+        references_of[name] = first
         summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}
         systems[name] = {"seeds": len(seeds), "texts": len(first), **summary}
-    return {"signature": format_signature(language, tokenize), "systems": systems}
+    expected = next(iter(references_of.values()))
+    return {
+        "signature": format_signature(language, tokenize),
+        "systems": systems,
+        "other_references": [n for n, r in references_of.items() if r != expected],
+    }
 
 
 def main(argv: list[str]) -> None:
@@ -127,4 +133,8 @@ def main(argv: list[str]) -> None:
     ]
     head = ["system", "seeds", "BLEU", "chrF", "length ratio", "sentences kept"]
     print(f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}")
+    if result["other_references"]:
+        names = [next(iter(result["systems"])), *result["other_references"]]
+        counts = [f"{name} ({result['systems'][name]['texts']} texts)" for name in names]
+        print(f"not comparable, for the references differ: {', '.join(counts)}")
     write_json(args.json, result)

@@ -2,7 +2,7 @@
 # Multi30k, English-German, as Wu et al. 2021 trained their Transformer-Tiny on it: lower case, normalized
 # punctuation, Moses tokens without hyphen splitting, 10,000 joint merges (research use only). The authors'
 # segmented files differ in one line, in the quotation marks of a sentence in train.de. The test sets of 2017 are
-# fetched where there is a connection.
+# fetched where there is a connection; run it again once there is one.
 #
 #   [OUT=data/multi30k_tiny_en_de] [ARCHIVES=FOLDER WITH train.en.gz ...] recipes/prepare/multi30k_tiny_en_de.sh
 set -euo pipefail
@@ -16,9 +16,10 @@ for lang in en de; do
 done
 TESTS=test_2016_flickr
 for split in test_2017_flickr test_2017_mscoco; do
+    # fairseq numbers test sets in order: test1 is that of 2017, test2 MSCOCO.
     if [ ! -e "$ARCHIVES/$split.en.gz" ] && ! curl --head --silent --fail --location --max-time 5 "$URL/$split.en.gz" > /dev/null; then
         echo "$split is not there, and there is no connection to fetch it"
-        continue
+        break
     fi
     for lang in en de; do fetch "$URL/$split.$lang.gz"; done
     TESTS="$TESTS $split"

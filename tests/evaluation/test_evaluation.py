@@ -169,6 +169,17 @@ def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
     assert main(["compare", "--reference", str(tmp_path / "empty"), f"a={wide}"]) == 1
 
 
+def test_compare_says_where_references_differ(tmp_path, capsys):
+    for name, count in (("a", 3), ("b", 2)):
+        write_output(tmp_path / name, make_rows(1, count))
+    for names, others in (("a", []), ("ab", ["b"])):
+        output = tmp_path / "out.json"
+        files = [f"{name}={tmp_path / name}" for name in names]
+        assert main(["compare", *files, "--json", str(output)]) == 0
+        assert json.loads(output.read_text())["other_references"] == others
+        assert ("(2 texts)" in capsys.readouterr().out) == bool(others)
+
+
 def test_compare_reports_mean_and_deviation_over_seeds(tmp_path):
     files = [write_output(tmp_path / f"{s}.txt", make_rows(s)) for s in (1, 2)]
     output = tmp_path / "scores.json"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cape_fairseq.data.synthetic import Corpus
-from tests.recipes.support import PATH, RECIPES, SHARED, call
+from tests.recipes.support import PATH, RECIPES, SHARED, call, replace_programs
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="there is no dpkg-deb")
 
@@ -192,6 +192,28 @@ def test_small_archives_in_the_real_formats_are_prepared(
     stamp = (out / "data-bin" / "dict.en.txt").stat().st_mtime_ns
     call("bash", RECIPES / "prepare" / f"{script}.sh", **variables)  # nothing is made again
     assert (out / "data-bin" / "dict.en.txt").stat().st_mtime_ns == stamp
+
+
+def test_test_sets_keep_their_numbers_and_may_come_later(tmp_path):
+    """Without the set of 2017 MSCOCO would be test1. Sets that come later are binarized."""
+    archives, out = tmp_path / "archives", tmp_path / "out"
+    archives.mkdir()
+    make_multi30k(archives, "de")
+    variables = {"OUT": str(out), "ARCHIVES": str(archives), "WORKERS": "1", "BPE": "subword_nmt"}
+    variables["PATH"] = replace_programs(tmp_path / "bin")
+    variables["https_proxy"] = "http://localhost:1"  # no connection
+    found = []
+    for new in ("test_2017_mscoco", "test_2017_flickr", None):
+        for lang in ("en", "de") if new else ():
+            shutil.copy(archives / f"val.{lang}.gz", archives / f"{new}.{lang}.gz")
+        call("bash", RECIPES / "prepare" / "multi30k_tiny_en_de.sh", **variables)
+        indices = sorted((out / "data-bin").glob("test*.idx"))
+        found.append([Path(path.read_text().strip()).name for path in indices])
+    first, *others = found
+    assert first == ["test_2016_flickr"]
+    everything = ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"]
+    assert [sorted(names) for names in others] == [everything, everything]
+    assert (out / "data-bin" / "test1.en-de.en.idx").read_text().strip().endswith("2017_flickr")
 
 
 def prepare_iwslt(tmp_path, german: list[str], english: list[str], **variables):

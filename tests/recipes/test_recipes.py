@@ -13,7 +13,7 @@ import pytest
 from fairseq import options
 
 from cape_fairseq.inference.checkpoints import find_junction
-from tests.recipes.support import PATH, RECIPES, call
+from tests.recipes.support import PATH, RECIPES, call, replace_programs
 from tests.support import ROOT
 
 SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("prepare/*.sh"), *ROOT.glob("scripts/*.sh")])
@@ -73,7 +73,7 @@ def test_text_without_spaces_is_trained_on_and_translated(tmp_path):
     translator = load(run_folder / "checkpoint_best.pt")
     (both,) = translator.translate(["老师买了书。学生买了信。"])
     assert translator.encode_source("老师买了书。").ne(3).all()
-    assert both == "".join(translator.translate_sentences(["老师买了书。", "学生买了信。"]))
+    assert both == " ".join(translator.translate_sentences(["老师买了书。", "学生买了信。"]))
 
 
 def test_the_dry_run_of_an_evaluation_prints_its_commands(tmp_path):
@@ -128,6 +128,62 @@ class TestOptionsOfTraining:
         result = self.call(*arguments, **variables)
         assert result.returncode != 0
         assert "--" in result.stderr
+
+
+def run_recipe(name, path, *arguments, **variables):
+    environment = {**os.environ, "PATH": path, **variables}
+    command = ["bash", str(RECIPES / f"{name}.sh"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+class TestDocuments:
+    @pytest.fixture
+    def variables(self, tmp_path):
+        for split in ("train", "valid", "test"):
+            for lang in ("en", "de"):
+                (tmp_path / f"{split}.{lang}").write_text("a\nb\n")
+        (tmp_path / "train.documents").write_text("1\n1\n")
+        return {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out", "LENGTHS": "60 100"}
+
+    def test_a_sentence_model_with_more_updates_trains_documents_anew(self, tmp_path, variables):
+        path = replace_programs(tmp_path / "bin")
+        for updates in (10, 10, 20):
+            result = run_recipe("documents", path, UPDATES=str(updates), **variables)
+            assert result.returncode == 0, result.stderr
+        sentences, documents = (
+            tmp_path / "out" / f"rope_cross_transformer_tiny{name}" for name in ("", "-documents")
+        )
+        assert (sentences / "trainings").read_text().split() == ["new", "resumed"]
+        assert (documents / "trainings").read_text().split() == ["new", "new"]
+        assert (documents / "loss.100.txt").is_file()
+
+    @pytest.mark.parametrize(
+        ("lines", "more", "words"),
+        [("1\n", {}, "train.documents"), ("1\n1\n", {"ARCH": "fire_transformer_tiny"}, "fire")],
+    )
+    def test_what_documents_lack_stops_before_the_training(
+        self, lines, more, words, tmp_path, variables
+    ):
+        (tmp_path / "train.documents").write_text(lines)
+        result = run_recipe("documents", replace_programs(tmp_path / "bin"), **variables, **more)
+        assert result.returncode != 0
+        assert words in result.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_an_evaluation_stops_if_the_data_were_binarized_again(tmp_path):
+    path = replace_programs(tmp_path / "bin")
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "model.pt").touch()
+    variables = {"DATA": str(data), "OUT": f"{tmp_path}/out", "JUNCTION": "comma"}
+    codes = []
+    for text in ("a", "a", "b"):
+        (data / "test.en-de.en.bin").write_text(text)
+        result = run_recipe("evaluate", path, f"x={tmp_path}/model.pt", **variables)
+        codes.append(result.returncode)
+    assert codes == [0, 0, 1]
+    assert "DATA_CHECKSUM" in result.stderr
 
 
 class TestSettings:
