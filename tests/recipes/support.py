@@ -27,7 +27,7 @@ PROGRAMS = {
         shift
     done
     mkdir -p "$folder"
-    touch "$folder/dict.en.txt" "$folder/dict.de.txt"
+    touch "$folder"/dict.{en,de}.txt "$folder"/{train,valid}.en-de.en.idx
     number=
     for test in ${tests//,/ }; do
         echo "$test" > "$folder/test$number.en-de.en.idx"

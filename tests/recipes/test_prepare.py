@@ -161,28 +161,35 @@ def make_wesnoth(folder: Path, other: str) -> None:
         build_package(folder / f"root-{package}", folder, f"wesnoth-1.16-{package}")
 
 
+CORPORA = [
+    ("wmt14_en_de", make_wmt, "de", 1, {}),
+    ("wmt14_en_de", make_wmt, "de", 1, {"VARIANT": "icml17"}),
+    ("wmt14_en_fr", make_wmt, "fr", 1, {"VALID_EVERY": "20"}),
+    ("wmt16_en_de", make_wmt, "de", 7, {}),
+    ("iwslt14_de_en", make_iwslt, "de", 1, {}),
+    ("bible_en_de", make_bible, "de", 1, {}),
+    ("multi30k_en_de", make_multi30k, "de", 1, {}),
+    ("multi30k_tiny_en_de", make_multi30k, "de", 1, {}),
+    pytest.param("libreoffice_en_de", make_libreoffice, "de", 1, {}, marks=needs_dpkg),
+    pytest.param("wesnoth_en_de", make_wesnoth, "de", 1, {}, marks=needs_dpkg),
+]
+COLUMNS = ("script", "make", "other", "tests", "variables")
+
+
 @pytest.mark.parametrize(
-    ("script", "make", "other", "tests", "variables"),
-    [
-        ("wmt14_en_de", make_wmt, "de", 1, {}),
-        ("wmt14_en_de", make_wmt, "de", 1, {"VARIANT": "icml17"}),
-        ("wmt14_en_fr", make_wmt, "fr", 1, {"VALID_EVERY": "20"}),
-        ("wmt16_en_de", make_wmt, "de", 7, {}),
-        ("iwslt14_de_en", make_iwslt, "de", 1, {}),
-        ("bible_en_de", make_bible, "de", 1, {}),
-        ("multi30k_en_de", make_multi30k, "de", 1, {}),
-        ("multi30k_tiny_en_de", make_multi30k, "de", 1, {}),
-        pytest.param("libreoffice_en_de", make_libreoffice, "de", 1, {}, marks=needs_dpkg),
-        pytest.param("wesnoth_en_de", make_wesnoth, "de", 1, {}, marks=needs_dpkg),
-    ],
+    "is_real", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["replaced", "real"]
 )
+@pytest.mark.parametrize(COLUMNS, CORPORA)
 def test_small_archives_in_the_real_formats_are_prepared(
-    script, make, other, tests, variables, tmp_path
+    script, make, other, tests, variables, is_real, tmp_path
 ):
+    """With programs that only copy, or with sacremoses, subword-nmt and fairseq-preprocess."""
     archives, out = tmp_path / "archives", tmp_path / "out"
     archives.mkdir()
     make(archives, other)
     variables = {"OUT": str(out), "ARCHIVES": str(archives), "WORKERS": "1", **variables}
+    if not is_real:
+        variables["PATH"] = replace_programs(tmp_path / "bin")
     output = call("bash", RECIPES / "prepare" / f"{script}.sh", **variables)
     assert "pairs" in output
     names = {path.name.split(".")[0] for path in (out / "data-bin").glob("*.idx")}
