@@ -136,5 +136,5 @@ def main(argv: list[str]) -> None:
     if result["other_references"]:
         names = [next(iter(result["systems"])), *result["other_references"]]
         counts = [f"{name} ({result['systems'][name]['texts']} texts)" for name in names]
-        print(f"not comparable, for the references differ: {', '.join(counts)}")
+        print(f"The references of these systems differ: {', '.join(counts)}")
     write_json(args.json, result)

@@ -264,8 +264,9 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
     """Log the checkpoint's source scale if it counts, and one warning with all changes."""
-    if changes.scale != float(model.encoder.source_scale):
-        logger.info("source scale %.4f, the checkpoint's", changes.scale)
+    given, logged = (f"{x:.4f}" for x in (changes.scale, float(model.encoder.source_scale)))
+    if given != logged:
+        logger.info("source scale %s, the checkpoint's", given)
     messages = describe(changes, stored, decode_options(model.encoder.position_options))
     if not messages:
         return

@@ -218,6 +218,14 @@ class TestSourceScale:
             load(self.with_scale(1.1), self.with_scale(1.2))
         assert sum("1.2000" in record.getMessage() for record in caplog.records) == 1
 
+    def test_rounding_is_no_other_number(self, caplog):
+        """--store-ema averages it in every update."""
+        model, parent = self.with_scale(1.2), self.with_scale(1.2 + 1e-7)
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            load(model, parent)
+        assert not caplog.records
+
     def test_randomized_positions_have_1(self):
         model = load(build("sinpos-randpos"), self.with_scale(1.2, "sinpos"))
         assert float(model.encoder.source_scale) == 1
