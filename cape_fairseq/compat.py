@@ -253,7 +253,7 @@ def keep_versions(restore: Callable) -> Callable:
     """Let ``--store-ema`` keep the final layer norms of ``--encoder-normalize-before``.
 
     fairseq averages all parameters but the versions of its formats. Without a version a model takes
-    a state for one from before 2018, which had no such norms, and removes its own.
+    a state for one of an old format without such norms, and removes its own.
     """
 
     @functools.wraps(restore)

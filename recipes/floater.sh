@@ -19,8 +19,8 @@ check_counts 1 WARMUP UPDATES MORE EVERY
 [ -n "$DRY_RUN" ] || [ -d "$DATA" ] || stop "there is no folder $DATA"
 read_options "$@"
 choose_remove_bpe "$DATA"
-keep_settings "$OUT" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/*.idx "$DATA"/dict.*)" "SIZE=$SIZE" "LR=$LR" "HALF=$HALF" "WARMUP=$WARMUP" "UPDATES=$UPDATES" "MORE=$MORE" \
-    "EVERY=$EVERY" "OPTIONS=${OPTIONS[*]}"
+keep_settings "$OUT" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/*.idx "$DATA"/dict.*)" "SIZE=$SIZE" \
+    "LR=$LR" "HALF=$HALF" "WARMUP=$WARMUP" "UPDATES=$UPDATES" "MORE=$MORE" "EVERY=$EVERY" "OPTIONS=${OPTIONS[*]}"
 
 fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
     local save=$OUT/$1 encoding=$2 lr=$3 warmup=$4 updates=$5; shift 5

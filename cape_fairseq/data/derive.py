@@ -152,8 +152,8 @@ def main(argv: list[str]) -> None:
     parser = build_parser("derive", DESCRIPTION, EXAMPLES)
     add_options(parser)
     args = parser.parse_args(argv)
-    is_joined = args.mode == "concatenate" and args.junction != "separator"
-    if args.separator is not None and is_joined:
+    has_separator = args.mode != "concatenate" or args.junction == "separator"
+    if args.separator is not None and not has_separator:
         raise UserError("--separator is given, so give --junction separator, too")
     separator = args.separator or "<sep>"
     pairs, inputs = read_pairs(args.source, args.target), (args.source, args.target)

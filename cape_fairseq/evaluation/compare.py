@@ -107,7 +107,7 @@ def measure(
     return {
         "signature": format_signature(language, tokenize),
         "systems": systems,
-        "other_references": [n for n, r in references_of.items() if r != expected],
+        "other_references": [name for name, own in references_of.items() if own != expected],
     }
 
 

@@ -81,6 +81,7 @@ def borrow_context(items: Sequence[Item], context: int) -> list[Item]:
         if count == 0:
             borrowed.append(Item(item.source[-1:], [], item.candidates))
             continue
+        # From half the set on, so that neighbours, often of one document, come last.
         numbers = ((number + shift + i) % len(items) for i in range(len(items)))
         others = (items[i] for i in numbers if i != number)
         other = next((other for other in others if len(other.earlier) >= count), None)

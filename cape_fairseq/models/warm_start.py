@@ -264,9 +264,9 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
     """Log the checkpoint's source scale if it counts, and one warning with all changes."""
-    given, logged = (f"{x:.4f}" for x in (changes.scale, float(model.encoder.source_scale)))
-    if given != logged:
-        logger.info("source scale %s, the checkpoint's", given)
+    scale = f"{changes.scale:.4f}"
+    if scale != f"{float(model.encoder.source_scale):.4f}":  # what was logged with the options
+        logger.info("source scale %s, the checkpoint's", scale)
     messages = describe(changes, stored, decode_options(model.encoder.position_options))
     if not messages:
         return

@@ -9,7 +9,6 @@ from typing import Any, Optional
 import numpy as np
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum
-from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
@@ -17,6 +16,7 @@ from omegaconf import II, OmegaConf
 from torch import Tensor
 
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS
+from cape_fairseq.documents.scorer import DocumentScorer
 from cape_fairseq.documents.search import DocumentGenerator
 from cape_fairseq.options import format_flag, option, require, validate
 from cape_fairseq.tasks.stacked_dataset import Grouping, JoinedSide, JunctionEditor, StackedDataset
@@ -89,9 +89,10 @@ class StackedTranslationTask(TranslationTask):
             expected = "left out with --stack-probability"
             require(not cfg.stack_swap, "stack_swap", "set", expected)
             require(not cfg.stack_keep_rest, "stack_keep_rest", "set", expected)
-        elif cfg.stack_max_tokens != PAPER_MIN_TOKENS:  # its default
+        else:
+            is_default = cfg.stack_max_tokens == PAPER_MIN_TOKENS
             expected = "left out without --stack-probability"
-            require(False, "stack_max_tokens", cfg.stack_max_tokens, expected)
+            require(is_default, "stack_max_tokens", cfg.stack_max_tokens, expected)
         require(dropout <= 1, "stack_separator_dropout", dropout, "at most 1")
         if not has_separator:
             expected = "0 without --stack-junction separator"
@@ -283,20 +284,3 @@ def check_search(models: Any, args: Any) -> None:
             "--lm-path is set, but the language model would see single sentences and the model "
             "has --target-context; leave it out"
         )
-
-
-class DocumentScorer(SequenceScorer):
-    """Scores of the tokens of a reference, without those of separators."""
-
-    def __init__(self, dictionary: Dictionary) -> None:
-        super().__init__(dictionary)
-        self.separator = dictionary.bos()
-
-    def generate(self, models: Any, sample: Any, **kwargs: Any) -> list[list[dict[str, Any]]]:
-        hypotheses = super().generate(models, sample, **kwargs)
-        for (hypothesis,) in hypotheses:
-            real = hypothesis["tokens"] != self.separator
-            for name in ("tokens", "positional_scores"):
-                hypothesis[name] = hypothesis[name][real]
-            hypothesis["score"] = hypothesis["positional_scores"].mean()
-        return hypotheses

@@ -14,7 +14,7 @@ SHARED = ROOT.parent / "shared" / "data"
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
-# Programs that leave files as the real ones do, and write down what they were called with.
+# Programs that leave files as the real ones do, and compute nothing.
 PROGRAMS = {
     "sacremoses": "cat",
     "subword-nmt": """case $1 in

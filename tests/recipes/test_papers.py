@@ -77,19 +77,6 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
         assert tokens <= config["tokens_per_gpu"]
 
 
-def test_test_sets_that_were_not_binarized_are_an_error(tmp_path):
-    binarized = tmp_path / "data-bin"
-    binarized.mkdir()
-    (binarized / "done").touch()
-    config = [f"corpus={tmp_path}", f"out={tmp_path}/out", "connection=yes", "only=sinpos"]
-    table = RECIPES / "papers" / "multi30k_tiny.yaml"
-    command = [Path(sys.executable).parent / "snakemake", "-s", RECIPES / "papers" / "Snakefile"]
-    result = run(*command, "--configfile", table, "-np", "--config", *config, check=False)
-    assert result.returncode != 0
-    assert "test_2017_flickr" in result.stdout + result.stderr
-    assert "multi30k_tiny_en_de.sh" in result.stdout + result.stderr
-
-
 def record_calls(script: str, folder: Path, **variables: str) -> list[list[str]]:
     """Run commands of a table; the programs that they call only write down their arguments."""
     programs = folder / "bin"

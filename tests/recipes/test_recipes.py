@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from fairseq import options
 
 from cape_fairseq.inference.checkpoints import find_junction
 from tests.recipes.support import PATH, RECIPES, call, replace_programs
-from tests.support import ROOT
+from tests.support import ROOT, run
 
 SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("prepare/*.sh"), *ROOT.glob("scripts/*.sh")])
 
@@ -184,6 +185,19 @@ def test_an_evaluation_stops_if_the_data_were_binarized_again(tmp_path):
         codes.append(result.returncode)
     assert codes == [0, 0, 1]
     assert "DATA_CHECKSUM" in result.stderr
+
+
+def test_test_sets_that_were_not_binarized_are_an_error(tmp_path):
+    binarized = tmp_path / "data-bin"
+    binarized.mkdir()
+    (binarized / "done").touch()
+    config = [f"corpus={tmp_path}", f"out={tmp_path}/out", "connection=yes", "only=sinpos"]
+    table = RECIPES / "papers" / "multi30k_tiny.yaml"
+    command = [Path(sys.executable).parent / "snakemake", "-s", RECIPES / "papers" / "Snakefile"]
+    result = run(*command, "--configfile", table, "-np", "--config", *config, check=False)
+    assert result.returncode != 0
+    assert "test_2017_flickr" in result.stdout + result.stderr
+    assert "multi30k_tiny_en_de.sh" in result.stdout + result.stderr
 
 
 class TestSettings:
