@@ -106,7 +106,8 @@ class Grouping:
         source_sizes, target_sizes: tokens of each sentence, with EOS.
         documents: name of each pair's document, or None; no stack has pairs of two.
         probability: that a stack begins at a pair, or None for stacks of a minimum length.
-        max_tokens: of a stack, with a probability.
+        max_tokens: of the longer side of a stack, or None; without a probability, longer stacks
+            are left out.
         minimum: target tokens of a stack, or its sentences.
         counts_sentences: ``minimum`` counts sentences.
         separators: 1 if a separator is between sentences, else 0.
@@ -119,7 +120,7 @@ class Grouping:
     target_sizes: np.ndarray
     documents: Sequence[Any] | None
     probability: float | None
-    max_tokens: int
+    max_tokens: int | None
     minimum: int
     counts_sentences: bool
     separators: int
@@ -134,9 +135,14 @@ class Grouping:
 
     def sample(self, epoch: int) -> Groups:
         """Sample stacks of mixed lengths for an epoch."""
-        lengths = np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
         key = self.seed, epoch
-        return sample_groups(lengths, self.probability, self.max_tokens, key, self.documents)
+        return sample_groups(
+            self.measure_pairs(), self.probability, self.max_tokens, key, self.documents
+        )
+
+    def measure_pairs(self) -> np.ndarray:
+        """Return the tokens that each pair adds to the longer side of a stack."""
+        return np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
 
     def group(self) -> Groups:
         """Join pairs until a stack has the minimum length."""
@@ -144,6 +150,9 @@ class Grouping:
         if self.counts_sentences:
             lengths = [1] * len(lengths)
         groups = group_by_tokens(lengths, self.minimum, self.documents, self.keeps_rest)
+        if self.max_tokens is not None:
+            sizes = self.measure_pairs()
+            groups = [group for group in groups if sizes[list(group)].sum() <= self.max_tokens]
         return [[*group[1:], group[0]] for group in groups] if self.swaps else groups
 
 

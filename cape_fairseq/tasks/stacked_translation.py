@@ -29,8 +29,12 @@ JUNCTION_HELP = (
     "sentences stay as they are; separator: the token <s> between sentences"
 )
 PROBABILITY_HELP = (
-    "mixed lengths in training: probability that a stack begins at a pair, sampled in each epoch; "
-    "with --stack-junction separator validation has them, too"
+    "mixed lengths: probability that a stack begins at a pair, sampled for validation and in each "
+    "epoch of training"
+)
+MAX_TOKENS_HELP = (
+    "maximum tokens of a stack; without --stack-probability, longer stacks are left out (default: "
+    f"{PAPER_MIN_TOKENS} with it, else no maximum)"
 )
 LENGTH_OPTIONS = ("stack_min_tokens", "stack_sentences", "stack_probability")
 
@@ -49,9 +53,7 @@ class StackedTranslationConfig(TranslationConfig):
         False, "move the first sentence of each stack to its end (SHAPE, Table 1)"
     )
     stack_probability: Optional[float] = option(None, PROBABILITY_HELP, above=0)
-    stack_max_tokens: int = option(
-        PAPER_MIN_TOKENS, "maximum tokens of a stack, with --stack-probability", minimum=1
-    )
+    stack_max_tokens: Optional[int] = option(None, MAX_TOKENS_HELP, minimum=1)
     stack_separator_dropout: float = option(
         0.0, "share of the stacks without separators, for text that cannot be split", minimum=0
     )
@@ -89,10 +91,6 @@ class StackedTranslationTask(TranslationTask):
             expected = "left out with --stack-probability"
             require(not cfg.stack_swap, "stack_swap", "set", expected)
             require(not cfg.stack_keep_rest, "stack_keep_rest", "set", expected)
-        else:
-            is_default = cfg.stack_max_tokens == PAPER_MIN_TOKENS
-            expected = "left out without --stack-probability"
-            require(is_default, "stack_max_tokens", cfg.stack_max_tokens, expected)
         require(dropout <= 1, "stack_separator_dropout", dropout, "at most 1")
         if not has_separator:
             expected = "0 without --stack-junction separator"
@@ -115,8 +113,6 @@ class StackedTranslationTask(TranslationTask):
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         pairs, mixes = self.datasets[split], self.cfg.stack_probability is not None
         is_training = split == self.cfg.train_subset
-        if mixes and not is_training and self.cfg.stack_junction != "separator":
-            return
         if pairs.tgt is None:
             raise ValueError(f"{split} has no target side, which stacks need; binarize both sides")
         logger.info(f"stacking {split}, junction {self.cfg.stack_junction}")
@@ -163,12 +159,13 @@ class StackedTranslationTask(TranslationTask):
 
     def build_grouping(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Grouping:
         cfg = self.cfg
+        samples = cfg.stack_probability is not None
         return Grouping(
             source_sizes=np.asarray(pairs.src_sizes),
             target_sizes=np.asarray(pairs.tgt_sizes),
             documents=documents,
             probability=cfg.stack_probability,
-            max_tokens=cfg.stack_max_tokens,
+            max_tokens=cfg.stack_max_tokens or (PAPER_MIN_TOKENS if samples else None),
             minimum=cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS,
             counts_sentences=cfg.stack_sentences is not None,
             separators=int(cfg.stack_junction == "separator"),

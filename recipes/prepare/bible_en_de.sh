@@ -2,6 +2,8 @@
 # The Bible, English (Berean Standard Bible) and German (Elberfelder 1905), both in the public domain:
 # consecutive verses are running text. OUT/raw/*.documents names the book of each verse.
 #
+# Without a connection, fill OUT/raw with {train,valid,test}.{en,de,documents} and touch OUT/raw/done.
+#
 #   [OUT=data/bible_en_de] [ARCHIVES=FOLDER WITH BSB.csv GerElb1905.csv] recipes/prepare/bible_en_de.sh
 set -euo pipefail
 # shellcheck disable=SC2034
@@ -9,7 +11,7 @@ NAME=bible_en_de SRC=en TGT=de
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 for text in BSB GerElb1905; do
-    fetch "https://raw.githubusercontent.com/scrollmapper/bible_databases/master/formats/csv/$text.csv"
+    [ -e "$OUT/raw/done" ] || fetch "https://raw.githubusercontent.com/scrollmapper/bible_databases/master/formats/csv/$text.csv"
 done
 
 # Verses that both texts have, in order; five books for validation, two for the test.

@@ -71,6 +71,17 @@ def test_stacks_reach_a_number_of_target_tokens_whatever_the_junction(data_bin):
     assert groups[0] == groups[1] == groups[2]
 
 
+def test_stacks_longer_than_a_maximum_are_left_out(data_bin):
+    options = {"stack_sentences": 3, "stack_junction": "none"}
+    stacks = load(make_task(data_bin, **options))
+    lengths = np.maximum(stacks.src_sizes, stacks.tgt_sizes) - 1
+    limit = int(np.median(lengths))
+    short = load(make_task(data_bin, **options, stack_max_tokens=limit))
+    expected = [group for group, n in zip(stacks.src.groups, lengths, strict=True) if n <= limit]
+    assert 0 < len(expected) < len(stacks)
+    assert short.src.groups == expected
+
+
 def test_swapped_stacks_end_with_their_first_sentence(data_bin):
     plain, (source, _) = read(data_bin)
     dataset = load(make_task(data_bin, stack_sentences=3, stack_swap=True, stack_junction="none"))
@@ -82,12 +93,12 @@ MIXED = {"stack_probability": 0.5, "stack_max_tokens": 60, "stack_junction": "no
 
 
 class TestMixedLengths:
-    @pytest.mark.parametrize("junction", ["none", "separator"])
-    def test_validation_is_stacked_with_separators_only(self, data_bin, junction):
+    @pytest.mark.parametrize("junction", ["none", "comma", "separator"])
+    def test_validation_has_stacks_that_stay(self, data_bin, junction):
         task = make_task(data_bin, **{**MIXED, "stack_junction": junction})
         valid = load(task, "valid")
         assert valid.can_reuse_epoch_itr_across_epochs
-        assert (len(valid) < 30) == (junction == "separator")
+        assert len(valid) < 30
         assert len(load(task, "train")) < 300
 
     def test_each_folder_has_its_documents(self, data_bin, tmp_path):
@@ -146,7 +157,6 @@ def test_edits_apply_bpe_again(data_bin):
     [
         {"stack_probability": 1.5},
         {"stack_separator_dropout": 0.5},
-        {"stack_max_tokens": 60},
         {"stack_sentences": 0},
         {"stack_sentences": 2, "stack_min_tokens": 3},
         {"truncate_source": True},
