@@ -38,13 +38,21 @@ def add_files(parser: argparse.ArgumentParser, help: str, several: bool = True) 
 
 def add_output(parser: argparse.ArgumentParser, option: str, help: str) -> None:
     """Add ``--plot`` or ``--json``, a file to write."""
-    kind = parse_figure if option == "--plot" else Path
+    kind = parse_figure if option == "--plot" else parse_output
     parser.add_argument(option, type=kind, metavar="FILE", help=help)
+
+
+def parse_output(text: str) -> Path:
+    """Parse the name of a file to write, for argparse."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; give the name of a file")
+    return path
 
 
 def parse_figure(text: str) -> Path:
     """Parse the name of a figure, for argparse."""
-    path = Path(text)
+    path = parse_output(text)
     if path.suffix not in ("", *FIGURES):
         raise argparse.ArgumentTypeError(f"{text} must end in {', '.join(FIGURES)}")
     return path

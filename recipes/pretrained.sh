@@ -44,6 +44,12 @@ keep_settings "$SAVE" "LR=$LR" "SEED=$SEED" "DOCUMENTS=${DOCUMENTS[*]}" "OPTIONS
 run mkdir -p "$OUT/tok" "$OUT/bpe"
 [ -e "$IMPORTED" ] || run cape-fairseq import "$MODEL" "$IMPORTED" --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT"
 
+check_pieces() {  # check_pieces DICTIONARY...: stop if a piece has white space inside, where fairseq-preprocess would cut it
+    python -c 'import sys; sys.exit(any(len(line.split()) != 2 for path in sys.argv[1:] for line in open(path, encoding="utf-8")))' "$@" \
+        || stop "$MODEL has pieces with white space in them, which fairseq-preprocess would cut; translate with it, but do not fine-tune it"
+}
+[ -n "$DRY_RUN" ] || check_pieces "$IMPORTED"/dict.*.txt
+
 separate_documents() {  # separate_documents FILE: the lines of the test set, with an empty line between documents
     paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 && $1 != name { print "" } { name = $1; sub(/^[^\t]*\t/, ""); print }'
 }

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cape_fairseq.documents.search import DocumentGenerator
-from tests.documents.support import NAMES, build_document_model, make_documents, make_inputs
+from tests.documents.support import WINDOW_NAMES, build_document_model, make_documents, make_inputs
 from tests.support import (
     PAD,
     SYSTEMS,
@@ -45,7 +45,7 @@ def test_scores_are_those_of_the_cpu(name, dtype):
     torch.testing.assert_close(found[real], expected[real], atol=PRECISIONS[dtype], rtol=0.05)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WINDOW_NAMES)
 def test_documents_are_those_of_the_cpu(name):
     model = build_document_model(name, 1)
     source, previous, _ = make_inputs(make_documents(), left=True)

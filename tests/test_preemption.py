@@ -38,6 +38,7 @@ class TestSignals:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         )
         for line in process.stdout:
             if "Type the input sentence" in line:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from cape_fairseq.command_line import (
@@ -44,17 +45,22 @@ KINDS = ("right", "wrong", "none")
 
 def read_texts(
     pairs: Any, names: list[str], reach: int, limit: int | None, word: str | None, dictionary: Any
-) -> dict[str, list[Text]]:
-    """Return the texts of each kind for all sentences that have an earlier one."""
+) -> tuple[dict[str, list[Text]], int]:
+    """Return the texts of each kind for the sentences that have an earlier one, and the number of
+    those that are left out: no other document has as many sentences in a row."""
     texts: dict[str, list[Text]] = {kind: [] for kind in KINDS}
+    left_out = 0
     for number in range(1, len(names)):
         first = number
         while first > max(0, number - reach) and names[first - 1] == names[number]:
             first -= 1
-        wrong = find_wrong_context(names, number, number - first)
-        if first == number or wrong is None:
+        if first == number:
             continue
         if word is not None and word not in dictionary.string(pairs[number]["source"]).split():
+            continue
+        wrong = find_wrong_context(names, number, number - first)
+        if wrong is None:
+            left_out += 1
             continue
         last = [number]
         chosen = {"right": range(first, number), "wrong": wrong, "none": range(0)}
@@ -63,7 +69,7 @@ def read_texts(
             texts[kind].append(Text([m["source"] for m in members], [m["target"] for m in members]))
         if limit is not None and len(texts["right"]) == limit:
             break
-    return texts
+    return texts, left_out
 
 
 def find_wrong_context(names: list[str], number: int, count: int) -> range | None:
@@ -72,10 +78,10 @@ def find_wrong_context(names: list[str], number: int, count: int) -> range | Non
     start = (number + len(names) // 2) % len(names)
     for offset in range(len(names)):
         first = (start + offset) % len(names)
-        end = first + count
-        is_one = end <= len(names) and names[first] == names[end - 1]
+        chosen = range(first, min(first + count, len(names)))
+        is_one = len(chosen) == count and all(names[i] == names[first] for i in chosen)
         if is_one and names[first] != names[number]:
-            return range(first, end)
+            return chosen
     return None
 
 
@@ -100,13 +106,21 @@ def measure_model(
     reach = find_reach(model)
     if reach == 0:
         raise UserError("the model sees no earlier sentences; train with --sentence-context")
-    texts = read_texts(pairs, names, reach, limit, word, model.encoder.dictionary)
+    texts, left_out = read_texts(pairs, names, reach, limit, word, model.encoder.dictionary)
     if not texts["right"]:
         chosen = f" whose source has the token {word}" if word else ""
+        if left_out:
+            raise UserError(
+                f"{left_out} sentences{chosen} have an earlier one, but no other document has as "
+                "many sentences for a wrong context"
+            )
         raise UserError(f"there is no sentence{chosen} with an earlier one in its document")
+    if torch.cuda.is_available():
+        model.cuda()
     scores = {kind: score_last_sentences(model, found) for kind, found in texts.items()}
     return {
         "sentences": len(texts["right"]),
+        "left_out": left_out,
         "words": compare_scores(scores, slice(None, -1)),
         "eos": compare_scores(scores, slice(-1, None)),
     }
@@ -176,4 +190,10 @@ def main(argv: list[str]) -> None:
     head = ["system", "seeds", "sentences", "tokens", "right", "right - none", "right - wrong"]
     print(format_table(head, rows))
     print("nats a token; ±: 95 % over sentences, or standard deviation over seeds")
+    for name, seeds in result["systems"].items():
+        if seeds[0]["left_out"]:
+            print(
+                f"{name}: {seeds[0]['left_out']} sentences are left out, since no other document "
+                "has as many sentences before"
+            )
     write_json(args.json, result)

@@ -2,7 +2,9 @@
 decides."""
 
 import itertools
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,8 @@ from cape_fairseq.evaluation.context import (
 from cape_fairseq.inference.segmentation import add_segmentation_options, choose_cleaning
 from cape_fairseq.inference.translate import Translator
 
+logger = logging.getLogger(__name__)
+
 EXAMPLES = """
   cape-fairseq contrastive checkpoint_best.pt --source test.pronouns.en --target test.pronouns.de
   cape-fairseq contrastive checkpoint_best.pt --source contrapro.en --target contrapro.de \\
@@ -26,9 +30,11 @@ EXAMPLES = """
 DESCRIPTION = (
     "Measure how often a model scores the right translation above all wrong ones. A line is a text,"
     " its sentences joined by ' <s> '; the last one counts. An item is a run of lines with equal"
-    " source and equal earlier target sentences; its first line is right."
+    " source and equal earlier target sentences; its first line is right. An empty line on both"
+    " sides ends an item, too."
 )
 SEPARATOR = " <s> "
+MARK = re.compile(r"<s>|_eos\b")
 
 
 class Item(NamedTuple):
@@ -46,28 +52,50 @@ def read_items(source: Path, target: Path, tokenizer: str | None = None) -> list
         UserError: the sides differ in lines or sentences, or an item has one candidate.
     """
     clean = choose_cleaning(tokenizer)
-    sides = [
-        [clean(line).split(SEPARATOR) for line in read_lines(path)] for path in (source, target)
-    ]
+    sides = [read_texts(path, clean) for path in (source, target)]
     if len(sides[0]) != len(sides[1]):
         raise UserError(f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}")
+    runs: list[list[tuple[list[str], list[str]]]] = [[]]  # divided by empty lines
     for number, (one, other) in enumerate(zip(*sides, strict=True), 1):
         if len(one) != len(other):
             raise UserError(
                 f"line {number} has {len(one)} source and {len(other)} target sentences; both "
                 "sides need as many, joined by ' <s> '"
             )
-    items, number = [], 0
-    pairs = zip(*sides, strict=True)
-    for (text, earlier), run in itertools.groupby(pairs, key=lambda pair: (pair[0], pair[1][:-1])):
-        candidates = [translation[-1] for _, translation in run]
-        number += len(candidates)
-        if len(candidates) < 2:
-            raise UserError(f"line {number} of {target} has no wrong translation beside it")
-        items.append(Item(text, earlier, candidates))
+        if one:
+            runs[-1].append((one, other))
+        else:
+            runs.append([])
+    items = [item for run in runs for item in group_items(run)]
     if not items:
         raise UserError(f"{source} is empty")
+    for item in items:
+        if len(item.candidates) < 2:
+            raise UserError(f"{target} has no wrong translation beside {item.candidates[0]!r}")
     return items
+
+
+def read_texts(path: Path, clean: Callable[[str], str]) -> list[list[str]]:
+    """Read the sentences of each line; an empty line has none. A separator is what the file has as
+    one, not what cleaning makes of an entity."""
+    lines = list(read_lines(path))
+    texts = [line.split(SEPARATOR) if line.strip() else [] for line in lines]
+    odd = [n for n, text in enumerate(texts, 1) if any(MARK.search(part) for part in text)]
+    if odd:
+        logger.warning(
+            "%s has <s> or _eos inside of a sentence in %d lines, the first is line %d; sentences "
+            "are joined by ' <s> '",
+            path,
+            len(odd),
+            odd[0],
+        )
+    return [[clean(sentence) for sentence in text] for text in texts]
+
+
+def group_items(texts: Sequence[tuple[list[str], list[str]]]) -> Iterator[Item]:
+    """Group consecutive texts with equal source and equal earlier target sentences."""
+    for (source, earlier), run in itertools.groupby(texts, lambda text: (text[0], text[1][:-1])):
+        yield Item(source, earlier, [target[-1] for _, target in run])
 
 
 def borrow_context(items: Sequence[Item], context: int) -> list[Item]:

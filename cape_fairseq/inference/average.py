@@ -6,13 +6,16 @@ from typing import Any
 
 import torch
 
-from cape_fairseq.command_line import UserError, build_parser, write_atomically
+from cape_fairseq.command_line import UserError, build_parser, parse_output, write_atomically
 from cape_fairseq.inference.checkpoints import read_checkpoint
+from cape_fairseq.models.warm_start import decode_options
+from cape_fairseq.options import format_flag
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
   cape-fairseq average checkpoints --last 5 --output averaged.pt
 """
+SAME = (".words", ".position_options", ".source_scale")  # equal in all checkpoints of a training
 NUMBERED = re.compile(r"checkpoint_?(\d+)(?:_(\d+))?\.pt")
 
 
@@ -36,18 +39,69 @@ def find_last(folder: Path, count: int) -> list[Path]:
 
 
 def average(paths: list[Path]) -> dict[str, Any]:
-    """Return the checkpoint of the mean parameters, without the state of the optimizer."""
-    sums: dict[str, torch.Tensor] = {}
+    """Return the checkpoint of the mean parameters, and of the mean of their moving averages
+    (``--store-ema``), without the state of the optimizer. Integers are those of the last file.
+
+    Raises:
+        UserError: the checkpoints are of different models.
+    """
+    models, averages = Mean(), Mean()
+    first: dict[str, torch.Tensor] = {}
     for path in paths:
         result = read_checkpoint(path)
-        model = result["model"]
-        if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
-            raise UserError(f"{path} has other parameters than {paths[0]}")
-        sums = {name: sums.get(name, 0) + value.double() for name, value in model.items()}
-    for name, value in result["model"].items():
-        if value.is_floating_point():
-            result["model"][name] = (sums[name] / len(paths)).to(value.dtype)
-    return {**result, "last_optimizer_state": None}
+        first = first or result["model"]
+        check_same_model(path, result["model"], paths[0], first)
+        models.add(result["model"])
+        averages.add(result.get("extra_state", {}).get("ema", {}))
+    if averages.count == len(paths):
+        result["extra_state"]["ema"] = averages.compute()
+    elif averages.count:
+        del result["extra_state"]["ema"]
+        print("left out the moving averages of --store-ema, which not all checkpoints have")
+    return {**result, "model": models.compute(), "last_optimizer_state": None}
+
+
+class Mean:
+    """The mean of states, in double precision; integers are those of the last."""
+
+    def __init__(self) -> None:
+        self.count = 0  # of states that are not empty
+        self.sums: dict[str, torch.Tensor] = {}
+        self.last: dict[str, torch.Tensor] = {}
+
+    def add(self, state: dict[str, torch.Tensor]) -> None:
+        """Add a state, unless it is empty."""
+        if not state:
+            return
+        self.count, self.last = self.count + 1, state
+        for name, value in state.items():
+            if value.is_floating_point():
+                self.sums[name] = self.sums.get(name, 0) + value.double()
+
+    def compute(self) -> dict[str, torch.Tensor]:
+        """Return the mean."""
+        means = {n: (s / self.count).to(self.last[n].dtype) for n, s in self.sums.items()}
+        return {**self.last, **means}
+
+
+def check_same_model(
+    path: Path, model: dict[str, torch.Tensor], first_path: Path, first: dict[str, torch.Tensor]
+) -> None:
+    """Raise UserError if a checkpoint has other parameters, words, position options or another
+    source scale than the first."""
+    if {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in first.items()}:
+        raise UserError(f"{path} has other parameters than {first_path}")
+    for name in first:
+        if not name.endswith(SAME) or torch.equal(model[name], first[name]):
+            continue
+        reason = f"another {name.rpartition('.')[2].replace('_', ' ')}"
+        if name.endswith("words"):
+            reason = f"another dictionary ({name.partition('.')[0]}'s words)"
+        elif name.endswith("position_options"):
+            own, other = decode_options(model[name]), decode_options(first[name])
+            differs = [k for k in {**own, **other} if own.get(k) != other.get(k)]
+            reason = f"other position options ({', '.join(map(format_flag, differs))})"
+        raise UserError(f"{path} has {reason} than {first_path}")
 
 
 def main(argv: list[str]) -> None:
@@ -62,7 +116,7 @@ def main(argv: list[str]) -> None:
         "else checkpointE.pt (default: 5); named files are all averaged",
     )
     parser.add_argument(
-        "--output", type=Path, required=True, metavar="FILE", help="averaged checkpoint"
+        "--output", type=parse_output, required=True, metavar="FILE", help="averaged checkpoint"
     )
     args = parser.parse_args(argv)
     if args.last < 1:

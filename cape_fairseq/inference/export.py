@@ -90,13 +90,17 @@ def copy_files(folders: Sequence[Path], output: Path) -> None:
 
 
 def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
-    """Say how to translate without cutting texts."""
-    prefix = f", target_prefix=[{target_prefix}]" if target_prefix else ""
+    """Say how to translate without cutting texts, and with the code of the target language."""
+    prefix, begin = "", ""
+    if target_prefix:  # CTranslate2 wants one for each text, and returns it with the translation
+        prefix, begin = f", target_prefix=[{target_prefix}] * len(texts)", "[1:]"
     return (
         f"wrote {output}, up to {length} tokens. CTranslate2 cuts texts in silence by default "
-        f"(1,024 input and 256 output tokens):\n"
-        f"  ctranslate2.Translator({str(output)!r}).translate_batch(subwords, "
-        f"max_input_length=0, max_decoding_length={length}{prefix})"
+        f"(1,024 input and 256 output tokens); for a list of texts, each a list of subwords:\n"
+        f"  translator = ctranslate2.Translator({str(output)!r})\n"
+        f"  results = translator.translate_batch(texts, max_input_length=0, "
+        f"max_decoding_length={length}{prefix})\n"
+        f"  translations = [result.hypotheses[0]{begin} for result in results]"
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from fairseq import hub_utils
 from fairseq.data import encoders
 
+from cape_fairseq.inference.segmentation import Segmentation, SentencePiece
 from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
 
@@ -20,7 +21,7 @@ def load_hub(
     data: Path,
     languages: dict[str, str],
     tokenizer: str | None,
-    segmentation: dict[str, str],
+    segmentation: Segmentation,
 ) -> hub_utils.GeneratorHubInterface:
     """Load a checkpoint into fairseq's hub interface, with the search of documents."""
     loaded = hub_utils.from_pretrained(
@@ -30,7 +31,7 @@ def load_hub(
         tokenizer=tokenizer,
         task="translation",
         **languages,
-        **segmentation,
+        **segmentation.options,
     )
     config = StackedTranslationConfig(
         max_tokens=SEARCH_TOKENS,
@@ -41,6 +42,9 @@ def load_hub(
     dictionaries = loaded["task"].source_dictionary, loaded["task"].target_dictionary
     task = StackedTranslationTask(config, *dictionaries)
     hub = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
-    if segmentation:  # fairseq prefers files of its own names beside the checkpoint
-        hub.bpe = encoders.build_bpe(Namespace(**segmentation))
+    # fairseq prefers files of its own names beside the checkpoint.
+    if segmentation.uses_sentencepiece:
+        hub.bpe = SentencePiece(segmentation.source_model)
+    elif segmentation.options:
+        hub.bpe = encoders.build_bpe(Namespace(**segmentation.options))
     return hub

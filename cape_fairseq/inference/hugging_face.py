@@ -1,5 +1,6 @@
 """Folders of Hugging Face's translation models: configuration, parameters and vocabulary."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -12,25 +13,40 @@ from cape_fairseq.inference.checkpoints import load_tensors
 
 SUPPORTED = ("marian", "m2m_100")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # a dictionary of fairseq begins with these
+CODE = re.compile(r"__(\w+)__|>>(.+)<<|([a-z]{2,3}_[A-Z]\w+)")  # of M2M-100, OPUS-MT, NLLB
+SPECIAL_WORD = re.compile(rf"<.*>|{CODE.pattern}")  # added words that are no text
+# Languages of M2M-100 and of WMT21's models in the order of their codes, which transformers has in
+# its code and folders do not list.
+LANGUAGES = {
+    "m2m100": (
+        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl "
+        "gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml "
+        "mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl "
+        "tn tr uk ur uz vi wo xh yi yo zh zu"
+    ),
+    "wmt21": "en ha is ja cs ru zh de",
+}
 
 
 class Vocabulary(NamedTuple):
-    """The words of one side in fairseq's order, and the rows that their vectors have."""
+    """The words of one side in fairseq's order, the rows that their vectors have, and words that
+    the tokenizer's files add to its pieces."""
 
     words: list[str]
     rows: list[int]
+    added: frozenset[str]
 
     def find_code(self, *candidates: str) -> str:
-        """Return the first candidate that is a word, the code of a language.
+        """Return the first candidate that is the code of a language. A name as it is, such as en,
+        may be a piece of text, unless it was added.
 
         Raises:
             UserError: there is none.
         """
         for code in candidates:
-            if code in self.words:
+            if code in self.words and (CODE.fullmatch(code) or code in self.added):
                 return code
-        code = re.compile(r"__(\w+)__|>>(.+)<<|(\w+_[A-Z]\w+)")
-        found = [match for match in map(code.fullmatch, self.words) if match]
+        found = [match for match in map(CODE.fullmatch, self.words) if match]
         names = ", ".join(match[match.lastindex] for match in found[:5])
         raise UserError(
             f"the vocabulary has no language {candidates[-1].strip('<>')}; give --source-lang and "
@@ -99,7 +115,8 @@ def read_vocabulary(folder: Path, name: str, size: int) -> Vocabulary:
     has_indices = isinstance(indices, dict) and all(type(i) is int for i in indices.values())
     if not indices or not has_indices:
         raise UserError(f"{path} is no vocabulary: words and their indices")
-    indices = add_codes(indices, folder)
+    added = find_added(indices, folder)
+    indices = {**added, **indices}
     if max(indices.values()) >= size or len(set(indices.values())) < len(indices):
         raise UserError(
             f"{path} does not fit the model: it has indices up to {max(indices.values())}, and the "
@@ -113,7 +130,7 @@ def read_vocabulary(folder: Path, name: str, size: int) -> Vocabulary:
     indices |= {f"madeupword{i:04}": i for i in range(size) if i not in used}
     others = sorted(indices.keys() - set(SPECIAL), key=lambda word: indices[word])
     words = [*SPECIAL, *others]
-    return Vocabulary(words, [indices[word] for word in words])
+    return Vocabulary(words, [indices[word] for word in words], frozenset(added))
 
 
 def read_pieces(path: Path) -> dict[str, int]:
@@ -125,19 +142,46 @@ def read_pieces(path: Path) -> dict[str, int]:
     return {word: index for index, word in enumerate((*SPECIAL, *pieces))}
 
 
-def add_codes(indices: dict[str, int], folder: Path) -> dict[str, int]:
-    """Add the words that only the tokenizer's files have, codes of languages: with their indices,
-    or in their order behind the others."""
+def find_added(indices: dict[str, int], folder: Path) -> dict[str, int]:
+    """Find the words that only the tokenizer's files have, such as codes of languages, with their
+    indices. As in transformers, tokenizer.json and ``added_tokens_decoder`` come before
+    added_tokens.json; words without an index follow the vocabulary."""
     config = read_json(folder / "tokenizer_config.json", {})
     tokens = read_json(folder / "tokenizer.json", {}).get("added_tokens")
-    added = config.get("added_tokens_decoder")
+    decoder = config.get("added_tokens_decoder")
     if tokens is not None:
-        codes = {token["content"]: token["id"] for token in tokens}
-    elif added is not None:
-        codes = {token["content"]: int(index) for index, token in added.items()}
+        added = {token["content"]: token["id"] for token in tokens}
+    elif decoder is not None:
+        added = {token["content"]: int(index) for index, token in decoder.items()}
     else:
-        config |= read_json(folder / "special_tokens_map.json", {})
-        listed = config.get("additional_special_tokens") or []
-        new = [code for code in listed if isinstance(code, str) and code not in indices]
-        codes = {code: index for index, code in enumerate(new, max(indices.values()) + 1)}
-    return {**codes, **indices}
+        added = read_json(folder / "added_tokens.json", {})
+    is_m2m = (folder / "vocab.json").is_file() and (folder / "sentencepiece.bpe.model").is_file()
+    if is_m2m:
+        return {**count_codes(config, len(indices), added), **added}
+    if tokens is not None or decoder is not None:
+        return added
+    config |= read_json(folder / "special_tokens_map.json", {})
+    listed = config.get("additional_special_tokens") or []
+    words = [word for word in listed if isinstance(word, str) and word not in indices]
+    words.sort(key=lambda word: CODE.fullmatch(word) is None)  # codes come first
+    return {**dict(zip(words, itertools.count(max(indices.values()) + 1), strict=False)), **added}
+
+
+def count_codes(config: dict[str, Any], first: int, added: dict[str, int]) -> dict[str, int]:
+    """Return M2M-100's codes of languages with their indices from ``first`` on, unless some are
+    among the words added. Indices of added words are theirs.
+
+    Raises:
+        UserError: the configuration of the tokenizer names an unknown list.
+    """
+    name = config.get("language_codes", "m2m100")
+    if name not in LANGUAGES:
+        raise UserError(
+            f"tokenizer_config.json has language_codes {name}; supported are "
+            f"{' and '.join(LANGUAGES)}"
+        )
+    codes = [f"__{language}__" for language in LANGUAGES[name].split()]
+    if any(code in added for code in codes):
+        return {}
+    taken = set(added.values())
+    return {code: i for i, code in enumerate(codes, first) if i not in taken}

@@ -1,6 +1,7 @@
 """``cape-fairseq import``: translation models of Hugging Face become checkpoints."""
 
 import json
+import logging
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -16,6 +17,7 @@ import cape_fairseq.models  # noqa: F401  (registers the architecture)
 from cape_fairseq.command_line import UserError, build_parser, check_output_folder, write_folder
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import (
+    SPECIAL_WORD,
     Vocabulary,
     read_config,
     read_json,
@@ -23,6 +25,8 @@ from cape_fairseq.inference.hugging_face import (
     read_vocabulary,
 )
 from cape_fairseq.inference.segmentation import PREFIXES, find_sentencepiece
+
+logger = logging.getLogger(__name__)
 
 EXAMPLES = """
   cape-fairseq import opus-mt-en-de imported
@@ -38,7 +42,7 @@ DESCRIPTION = (
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 # What configuration, vocabulary and parameters raise that do not fit together.
 MISMATCHES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-NO_SCORE = -100.0  # of <s>, which Marian lacks: its probability is zero in float32
+NO_SCORE = -100.0  # of <s> and <pad>: their probability is zero in float32
 TOKENIZER_FILES = {  # models of SentencePiece, with their names beside a checkpoint
     "marian": {"source.spm": "source.spm", "target.spm": "target.spm"},
     "m2m_100": {"sentencepiece.bpe.model": "sentencepiece.model"},
@@ -136,7 +140,7 @@ def convert_parameters(
         if name.startswith(("model.encoder.layer", "model.decoder.layer"))
     }
     found = find_embeddings(state, config)
-    bos, eos = Dictionary().bos(), Dictionary().eos()
+    eos = Dictionary().eos()
     converted = {
         **layers,
         "encoder.embed_tokens.weight": found.encoder[source.rows],
@@ -145,11 +149,14 @@ def convert_parameters(
     }
     converted["decoder.embed_tokens.weight"][eos] = found.decoder[find_start(config)]
     if config["model_type"] == "marian":
+        # Marian has no <s>, and never trained the score of <pad>, which its search forbids. The
+        # bias is finite, because label smoothing sums all scores.
+        silent = [Dictionary().bos(), Dictionary().pad()]
         no_bias = torch.zeros(len(found.output))
         bias = state.get("final_logits_bias", no_bias).flatten()[target.rows]
-        bias[bos] = NO_SCORE
+        bias[silent] = NO_SCORE
         converted["decoder.output_projection.bias"] = bias
-        converted["decoder.output_projection.weight"][bos] = 0
+        converted["decoder.output_projection.weight"][silent] = 0
     return converted
 
 
@@ -184,12 +191,35 @@ def choose_languages(folder: Path, args: Namespace, vocabulary: Vocabulary, kind
     target = args.target_lang or tokenizer.get("target_lang")
     if not (source and target):
         raise UserError(f"{folder} does not name its languages; give --source-lang, --target-lang")
+    if tokenizer.get("legacy_behaviour"):
+        raise UserError(
+            f"{folder} has legacy_behaviour: its sources end with </s> and a language's code; "
+            "documents and CTranslate2 have nothing behind </s>"
+        )
     if kind == "m2m_100":
         codes = [vocabulary.find_code(f"__{name}__", name) for name in (source, target)]
         return Languages(source, target, {"source": codes[:1], "target": codes[1:]})
     has_codes = any(word.startswith(">>") and word.endswith("<<") for word in vocabulary.words)
     code = [vocabulary.find_code(f">>{target}<<")] if has_codes else []
     return Languages(source, target, {"source": code, "target": []})
+
+
+def warn_of_added_words(vocabulary: Vocabulary, model: Path) -> None:
+    """Warn of words that were added to a vocabulary and that SentencePiece does not produce."""
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    words = [
+        word
+        for word in sorted(vocabulary.added)
+        if not SPECIAL_WORD.fullmatch(word) and pieces.piece_to_id(word) == pieces.unk_id()
+    ]
+    if words:
+        logger.warning(
+            "%s was added to the vocabulary, but SentencePiece cuts it into pieces: in text it "
+            "does not become this word",
+            ", ".join(words),
+        )
 
 
 def format_options(options: dict[str, Any]) -> str:
@@ -211,6 +241,12 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
         size = config.get("decoder_vocab_size") or config["vocab_size"]
         target = read_vocabulary(folder, "target_vocab.json", size)
     languages = choose_languages(folder, args, source, config["model_type"])
+    if languages.source == languages.target and source.words != target.words:
+        raise UserError(
+            f"{folder} has a vocabulary for each side, and both languages are {languages.source}; "
+            "give two names as --source-lang and --target-lang"
+        )
+    warn_of_added_words(source, folder / next(iter(files)))
     state = convert_parameters(read_parameters(folder), config, source, target)
     dictionaries = [
         build_dictionary(vocabulary.words, output / f"dict.{language}.txt")

@@ -2,14 +2,15 @@
 
 import argparse
 import copy
+import itertools
 import json
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary, encoders
+from fairseq.tokenizer import tokenize_line
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
@@ -20,13 +21,51 @@ from cape_fairseq.data.cleaning import clean_line, repair_breaks
 # side or of both.
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
 SEGMENTATION_FILES = (CODES, *SIDE_MODELS, JOINT_MODEL)
+SPACE = "▁"  # in pieces of SentencePiece
 PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
 
 
+class SentencePiece:
+    """SentencePiece as a segmentation of fairseq's hub, for models with byte fallback, too."""
+
+    def __init__(self, model: str) -> None:
+        import sentencepiece
+
+        self.processor = sentencepiece.SentencePieceProcessor(model_file=model)
+
+    def encode(self, text: str) -> str:
+        """Return the pieces of a text, separated by spaces."""
+        return " ".join(self.processor.encode(text, out_type=str))
+
+    def decode(self, line: str) -> str:
+        """Return the text of pieces that are separated by spaces.
+
+        Words that SentencePiece would change or drop, such as <unk> and <s>, stay as they are.
+        """
+        text = ""
+        for is_text, run in itertools.groupby(line.split(" "), key=self.is_text):
+            pieces = list(run)
+            if not is_text:
+                text += "".join(pieces)
+                continue
+            decoded = self.processor.decode_pieces(pieces).replace(SPACE, " ")
+            if pieces[0].startswith(SPACE) and not decoded.startswith(" "):
+                text += " "  # SentencePiece drops the first one
+            text += decoded
+        return text.strip()
+
+    def is_text(self, piece: str) -> bool:
+        """Return whether a piece stands for text."""
+        index = self.processor.piece_to_id(piece)
+        is_unknown = piece == self.processor.id_to_piece(self.processor.unk_id())
+        return not is_unknown and not self.processor.is_control(index)
+
+
 class Segmentation(NamedTuple):
-    """Subword segmentation: fairseq's options, and SentencePiece's model of the target side."""
+    """Subword segmentation: fairseq's options, and SentencePiece's models of both sides."""
 
     options: dict[str, str]
+    source_model: str | None = None
     target_model: str | None = None
 
     @property
@@ -34,13 +73,17 @@ class Segmentation(NamedTuple):
         """Return whether SentencePiece segments raw text, instead of BPE tokens."""
         return self.target_model is not None
 
-    def build_target_bpe(self) -> Any:
-        """Build the segmentation of the target side, or None without SentencePiece."""
-        if self.target_model is None:
-            return None
-        return encoders.build_bpe(
-            Namespace(bpe="sentencepiece", sentencepiece_model=self.target_model)
-        )
+
+def index_words(line: str, dictionary: Dictionary, uses_sentencepiece: bool) -> Tensor:
+    """Return the indices of the words of a line, int64 [T] with EOS. A piece of SentencePiece may
+    contain white space other than U+0020, where fairseq would cut it."""
+    split = split_pieces if uses_sentencepiece else tokenize_line
+    return dictionary.encode_line(line, line_tokenizer=split, add_if_not_exist=False).long()
+
+
+def split_pieces(line: str) -> list[str]:
+    """Split a line at U+0020 alone."""
+    return [piece for piece in line.split(" ") if piece]
 
 
 def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
@@ -158,7 +201,7 @@ def find_sentencepiece(models: list[Path]) -> Segmentation:
         except (OSError, RuntimeError):
             raise UserError(f"{path} is not a model of SentencePiece") from None
     options = {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}
-    return Segmentation(options, str(models[-1]))
+    return Segmentation(options, str(models[0]), str(models[-1]))
 
 
 def find_codes(codes: Path) -> Segmentation:
@@ -185,7 +228,7 @@ def check_unsegmented(path: Path, dictionary: Dictionary) -> None:
             f"{path} was trained on subwords; give --bpe-codes, or copy the subword-nmt codes "
             f"to {path.parent / CODES}"
         )
-    if any(word.startswith("▁") for word in dictionary.symbols):
+    if any(word.startswith(SPACE) for word in dictionary.symbols):
         raise UserError(
             f"{path} was trained on pieces of SentencePiece; give --sentencepiece, or copy the "
             f"model to {path.parent / JOINT_MODEL}"

@@ -17,6 +17,7 @@ from cape_fairseq.data.languages import find_joiner
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
 from cape_fairseq.inference.hub import MAX_TOKENS, load_hub
 from cape_fairseq.inference.segmentation import (
+    SentencePiece,
     add_segmentation_options,
     build_target_tokenizer,
     check_unsegmented,
@@ -24,6 +25,7 @@ from cape_fairseq.inference.segmentation import (
     find_segmentation,
     hide_separator,
     index_prefix,
+    index_words,
     read_prefixes,
 )
 from cape_fairseq.inference.sentences import choose_rules, halve, split_sentences
@@ -79,10 +81,13 @@ class Translator:
             tokenizer = "moses"
         languages = {"source_lang": source_lang, "target_lang": target_lang}
         try:
-            self.model = load_hub(path, folder, languages, tokenizer, segmentation.options)
+            self.model = load_hub(path, folder, languages, tokenizer, segmentation)
         except ImportError as error:
             raise UserError(f"--tokenizer {tokenizer}: {error}") from None
-        self.target_bpe = segmentation.build_target_bpe()
+        self.target_bpe = self.model.bpe
+        self.uses_sentencepiece = segmentation.uses_sentencepiece
+        if self.uses_sentencepiece:
+            self.target_bpe = SentencePiece(segmentation.target_model)
         self.set_prefixes(*read_prefixes(folders))
         self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
         self.max_subwords = min(MAX_SUBWORDS, self.model.models[0].encoder.max_positions())
@@ -116,7 +121,7 @@ class Translator:
             return [[next(found) for _ in document] for document in documents]
         translations = [[""] * len(document) for document in documents]
         texts = [self.encode(document) for document in documents]
-        self.check_known([text[1] for text in texts if text])
+        unknown_source = self.count_unknown([text[1] for text in texts if text])
         order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: len(texts[i][1]))
         chunks = [order[start : start + 64] for start in range(0, len(order), 64)]
         unknown = 0
@@ -129,9 +134,12 @@ class Translator:
                 parts = self.decode(hypotheses[0])
                 for number, part in zip(texts[i][0], parts, strict=True):
                     translations[i][number] = part
-        if unknown:
+        if unknown or unknown_source:
             logger.warning(
-                "the translation has %d times <unk>, a word not in the dictionary", unknown
+                "words not in the dictionary: %d subwords of the source and %d of the translation "
+                "are <unk>",
+                unknown_source,
+                unknown,
             )
         return translations
 
@@ -146,20 +154,28 @@ class Translator:
 
     def encode_source(self, sentence: str) -> torch.Tensor:
         """Segment a source sentence: int64 [T], with EOS. A word <s> in it is unknown."""
-        tokens = hide_separator(self.model.encode(sentence), self.model.src_dict)
+        tokens = hide_separator(self.segment_source(sentence), self.model.src_dict)
         return torch.cat([self.source_prefix, tokens])
+
+    def segment_source(self, sentence: str) -> torch.Tensor:
+        """Return the subwords of a source sentence, int64 [T], with EOS."""
+        words = self.model.apply_bpe(self.model.tokenize(sentence))
+        return index_words(words, self.model.src_dict, self.uses_sentencepiece)
 
     def encode_target(self, sentence: str) -> torch.Tensor:
         """Segment a target sentence: int64 [T], with EOS."""
         if self.target_tokenizer is not None:
             sentence = self.target_tokenizer.encode(sentence)
-        segment = self.model.apply_bpe if self.target_bpe is None else self.target_bpe.encode
-        words = segment(sentence)
-        tokens = self.model.tgt_dict.encode_line(words, add_if_not_exist=False).long()
+        words = sentence if self.target_bpe is None else self.target_bpe.encode(sentence)
+        tokens = index_words(words, self.model.tgt_dict, self.uses_sentencepiece)
         return torch.cat([self.target_prefix, hide_separator(tokens, self.model.tgt_dict)])
 
-    def check_known(self, texts: Sequence[torch.Tensor]) -> None:
-        """Raise UserError if most tokens are unknown: the segmentation is not the model's."""
+    def count_unknown(self, texts: Sequence[torch.Tensor]) -> int:
+        """Return the number of unknown source tokens.
+
+        Raises:
+            UserError: most tokens are unknown, so that the segmentation is not the model's.
+        """
         total = sum(len(text) for text in texts)
         unknown = sum(int((text == self.model.src_dict.unk()).sum()) for text in texts)
         if total >= CHECKED_TOKENS and unknown > total / 2:
@@ -167,6 +183,7 @@ class Translator:
                 f"{unknown} of {total} source tokens are not in the dictionary; check --bpe-codes "
                 "or --sentencepiece, and --tokenizer, and that the input is in the source language"
             )
+        return unknown
 
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:
         """Return the sentences of a hypothesis."""
@@ -181,7 +198,9 @@ class Translator:
         prefix = self.target_prefix.to(tokens.device)
         if torch.equal(tokens[: len(prefix)], prefix):
             tokens = tokens[len(prefix) :]
-        return self.model.decode(tokens)
+        words = self.model.string(tokens)
+        text = words if self.target_bpe is None else self.target_bpe.decode(words)
+        return self.model.detokenize(text)
 
     def translate(
         self, lines: Sequence[str], context: bool = True, split: bool = True, **options: Any
@@ -219,7 +238,7 @@ class Translator:
 
     def cut(self, sentence: str) -> list[str]:
         """Cut a sentence into parts of at most ``max_subwords`` subwords."""
-        if len(self.model.encode(sentence)) <= self.max_subwords:
+        if len(self.segment_source(sentence)) <= self.max_subwords:
             return [sentence]
         left, right = halve(sentence)
         return [*self.cut(left), *self.cut(right)]

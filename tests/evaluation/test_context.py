@@ -10,13 +10,14 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
+from cape_fairseq.command_line import UserError
 from cape_fairseq.evaluation.context import (
     Text,
     bootstrap_interval,
     find_reach,
     score_last_sentences,
 )
-from cape_fairseq.evaluation.context_gain import find_wrong_context
+from cape_fairseq.evaluation.context_gain import find_wrong_context, read_texts
 from cape_fairseq.evaluation.contrastive import Item, borrow_context, read_items
 from cape_fairseq.inference.checkpoints import load_model
 from tests.documents.support import build_document_model, join, make_documents
@@ -98,6 +99,29 @@ class TestContrastive:
             ["c1", "c2", "e2"],
         ]
         assert [item.earlier for item in borrowed] == [["C2"], [], ["E0", "E1"], [], ["C1", "C2"]]
+
+    def test_an_empty_line_ends_an_item(self, tmp_path):
+        (tmp_path / "source").write_text("a .\na .\n\na .\na .\n\n")
+        (tmp_path / "target").write_text("b\nc\n\nd\ne\n\n")
+        items = read_items(tmp_path / "source", tmp_path / "target")
+        assert [item.candidates for item in items] == [["b", "c"], ["d", "e"]]
+        (tmp_path / "target").write_text("b\nc\nx\nd\ne\n\n")
+        with pytest.raises(UserError):
+            read_items(tmp_path / "source", tmp_path / "target")
+
+    def test_entities_become_no_separator(self, tmp_path):
+        for name in ("source", "target"):
+            (tmp_path / name).write_text("a &lt;s&gt; b\na &lt;s&gt; b\n")
+        (item,) = read_items(tmp_path / "source", tmp_path / "target")
+        assert item.source == ["a <s> b"]
+
+    @pytest.mark.parametrize("line", ["a .<s> b .", "a . _eos b ."])
+    def test_other_separators_are_one_warning(self, tmp_path, line, caplog):
+        (tmp_path / "source").write_text(f"c .\nc .\n{line}\n{line}\n")
+        (tmp_path / "target").write_text("x\ny\nx\ny\n")
+        read_items(tmp_path / "source", tmp_path / "target")
+        (record,) = caplog.records
+        assert "line 3" in record.getMessage()
 
     def test_tokenized_sets_keep_entities_of_moses(self, tmp_path):
         for name in ("source", "target"):
@@ -181,6 +205,7 @@ def test_wrong_sentences_are_of_one_other_document():
         assert len({names[i] for i in found}) == 1
         assert names[found[0]] != names[number]
     assert find_wrong_context(["a"] * 5, 2, 1) is None
+    assert find_wrong_context(list("babaa"), 4, 2) is None  # not the two runs of b
 
 
 def test_context_gain_prints_words_and_eos_apart(document_checkpoint, data_bin, tmp_path, capsys):
@@ -213,6 +238,22 @@ def test_context_gain_prints_words_and_eos_apart(document_checkpoint, data_bin, 
         assert abs(gain) > 1e-4
         assert found[part]["over_none"] == pytest.approx(gain, abs=1e-5)
     assert capsys.readouterr().out.count("| a ") == 2
+
+
+def test_sentences_without_a_wrong_context_are_counted():
+    pair = {"source": torch.tensor([5, EOS]), "target": torch.tensor([6, EOS])}
+    texts, left_out = read_texts([pair] * 10, list("aaaaaaabbc"), 3, None, None, None)
+    assert [len(found) for found in texts.values()] == [3, 3, 3]
+    assert left_out == 4  # behind three sentences of a
+
+
+def test_a_single_document_has_no_wrong_context(document_checkpoint, data_bin, capsys):
+    (data_bin / "test.documents").write_text("a\n" * 13)
+    try:
+        assert main(["context-gain", f"a={document_checkpoint}", "--data", str(data_bin)]) == 1
+    finally:
+        (data_bin / "test.documents").unlink()
+    assert "no other document" in capsys.readouterr().err
 
 
 def test_context_gain_needs_documents_and_a_model_of_them(cape_checkpoint, data_bin, capsys):

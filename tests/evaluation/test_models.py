@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -79,13 +80,17 @@ def test_positions_of_encodings_and_checkpoints(cape_checkpoint, tmp_path):
 
 
 class TestAverage:
-    def save(self, path, system, seed):
-        model = build(system, seed)
-        model.encoder.source_scale.fill_(1.0 + seed / 10)
-        state = {"args": model.cfg, "cfg": None, "model": model.state_dict()}
-        state["args"] = __import__("argparse").Namespace(arch=system)
+    def save(self, path, system, seed, scale=1.1, ema=None, **options):
+        model = build(system, seed, **options)
+        model.encoder.source_scale.fill_(scale)
+        state = {"args": Namespace(arch=system), "cfg": None, "model": model.state_dict()}
+        state["extra_state"] = {} if ema is None else {"ema": ema}
         torch.save(state, path)
         return model
+
+    def average(self, folder):
+        arguments = [str(folder), "--last", "2", "--output", str(folder / "x.pt")]
+        return main(["average", *arguments])
 
     @pytest.mark.parametrize("system", ["cape", "floater", "relpos"])
     def test_parameters_are_means_and_integers_stay(self, tmp_path, system):
@@ -102,9 +107,48 @@ class TestAverage:
     def test_other_parameters_are_rejected(self, tmp_path):
         for number, system in enumerate(("relpos", "sinpos"), 1):
             self.save(tmp_path / f"checkpoint{number}.pt", system, 1)
-        arguments = [str(tmp_path), "--last", "2", "--output", str(tmp_path / "x.pt")]
-        assert main(["average", *arguments]) == 1
+        assert self.average(tmp_path) == 1
         assert not (tmp_path / "x.pt").exists()
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            ({"scale": 1.2}, "source scale"),
+            ({"cape_global_shift": 9.0}, "--cape-global-shift"),
+            ({"words": True}, "dictionary"),
+        ],
+    )
+    def test_other_models_of_the_same_shape_are_rejected(self, tmp_path, change, named, capsys):
+        self.save(tmp_path / "checkpoint1.pt", "cape", 1)
+        other = dict(change)
+        has_other_words = other.pop("words", False)
+        self.save(tmp_path / "checkpoint2.pt", "cape", 1, **other)
+        if has_other_words:
+            state = torch.load(tmp_path / "checkpoint2.pt", weights_only=True)
+            state["model"]["encoder.words"] = state["model"]["encoder.words"].flip(0)
+            torch.save(state, tmp_path / "checkpoint2.pt")
+        assert self.average(tmp_path) == 1
+        assert named in capsys.readouterr().err
+
+    def test_moving_averages_are_averaged_or_left_out(self, tmp_path):
+        for seed in (1, 2):
+            ema = {"w": torch.tensor([float(seed)]), "n": torch.tensor(seed)}
+            self.save(tmp_path / f"checkpoint{seed}.pt", "sinpos", seed, ema=ema)
+        assert self.average(tmp_path) == 0
+        found = torch.load(tmp_path / "x.pt", weights_only=True)["extra_state"]["ema"]
+        assert found == {"w": torch.tensor([1.5]), "n": torch.tensor(2)}
+        self.save(tmp_path / "checkpoint1.pt", "sinpos", 1)
+        assert self.average(tmp_path) == 0
+        assert "ema" not in torch.load(tmp_path / "x.pt", weights_only=True)["extra_state"]
+
+    @pytest.mark.parametrize("output", [".", "folder"])
+    def test_an_output_that_is_a_folder_is_rejected(self, tmp_path, output, monkeypatch):
+        self.save(tmp_path / "x.pt", "sinpos", 1)
+        (tmp_path / "folder").mkdir()
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SystemExit) as raised:
+            main(["average", "x.pt", "--output", output])
+        assert raised.value.code == 2
 
 
 def test_a_checkpoint_without_languages_and_data_is_an_error(cape_checkpoint, tmp_path, capsys):

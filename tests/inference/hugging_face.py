@@ -28,12 +28,16 @@ SMALL = {
 }
 
 
-def train_pieces(path: Path, size: int = 70) -> list[str]:
+def train_pieces(path: Path, size: int = 70, **options) -> list[str]:
     """Train a model of SentencePiece, and return its pieces."""
     text = path.with_suffix(".txt")
     text.write_text(TEXT)
     sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(path.with_suffix("")), vocab_size=size, minloglevel=2
+        input=str(text),
+        model_prefix=str(path.with_suffix("")),
+        vocab_size=size,
+        minloglevel=2,
+        **options,
     )
     path.with_suffix(".model").rename(path)
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -49,13 +53,16 @@ def randomize(model: torch.nn.Module) -> torch.nn.Module:
     return model.eval()
 
 
-def save_marian(folder: Path, codes: tuple[str, ...] = (), **options) -> torch.nn.Module:
-    """Save a model of OPUS-MT's kind."""
+def save_marian(
+    folder: Path, codes: tuple[str, ...] = (), pieces_options: dict | None = None, **options
+) -> torch.nn.Module:
+    """Save a model of OPUS-MT's kind. The row of <pad> is zero and has no bias, as in published
+    models, and its score is far above all others."""
     from transformers import MarianConfig, MarianMTModel
 
     folder.mkdir(parents=True)
-    train_pieces(folder / "source.spm")
-    pieces = train_pieces(folder / "target.spm")
+    train_pieces(folder / "source.spm", **(pieces_options or {}))
+    pieces = train_pieces(folder / "target.spm", **(pieces_options or {}))
     words = ["</s>", "<unk>", *codes, *pieces[3:], "<pad>"]
     (folder / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
     names = {"source_lang": "en", "target_lang": "de"}
@@ -75,7 +82,8 @@ def save_marian(folder: Path, codes: tuple[str, ...] = (), **options) -> torch.n
     torch.manual_seed(1)
     model = randomize(MarianMTModel(config))
     model.model.shared.weight.data[pad] = 0
-    model.final_logits_bias.normal_(generator=torch.Generator().manual_seed(5))
+    model.final_logits_bias.normal_(generator=torch.Generator().manual_seed(5)).sub_(40)
+    model.final_logits_bias[:, pad] = 0
     model.tie_weights()
     model.save_pretrained(folder)
     return model
@@ -84,16 +92,18 @@ def save_marian(folder: Path, codes: tuple[str, ...] = (), **options) -> torch.n
 def save_m2m(folder: Path, is_nllb: bool = False) -> torch.nn.Module:
     """Save a model of M2M-100's kind, or of NLLB's."""
     from transformers import M2M100Config, M2M100ForConditionalGeneration
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
     folder.mkdir(parents=True)
     pieces = train_pieces(folder / "sentencepiece.bpe.model")[3:]
     words = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
-    codes = ["deu_Latn", "eng_Latn"] if is_nllb else ["__de__", "__en__"]
+    codes = ["deu_Latn", "eng_Latn"]
     if is_nllb:  # as in published folders: codes with their indices, no vocab.json
         added = [{"id": len(words) + i, "content": code} for i, code in enumerate(codes)]
         (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
     else:
         (folder / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
+        codes = [f"__{language}__" for language in FAIRSEQ_LANGUAGE_CODES["m2m100"]]
         added = {"additional_special_tokens": codes}
         (folder / "special_tokens_map.json").write_text(json.dumps(added))
     config = M2M100Config(**SMALL, vocab_size=len(words) + len(codes) + 5)
