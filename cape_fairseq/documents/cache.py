@@ -30,9 +30,8 @@ class SentenceCache:
         """Create the cache before the first sentence."""
         weight, attention = next(decoder.parameters()), decoder.layers[0].self_attn
         shape = rows, attention.num_heads, 0, attention.head_dim
-        keys = [
-            torch.zeros(shape, dtype=weight.dtype, device=weight.device) for _ in decoder.layers
-        ]
+        dtype = torch.bfloat16 if decoder.autocast == "bf16" else weight.dtype
+        keys = [torch.zeros(shape, dtype=dtype, device=weight.device) for _ in decoder.layers]
         count = torch.zeros(rows, 0, device=weight.device)
         layout = Layout(count.bool(), count, count, count, count.long())
         return cls(layout, keys, list(keys))

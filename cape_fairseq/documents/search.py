@@ -231,7 +231,7 @@ class DocumentGenerator(SequenceGenerator):
 
     def limit_lengths(self, lengths: Tensor) -> Tensor:
         """Return the longest output for sources of these lengths, as fairseq does alone."""
-        limits = (self.max_len_a * lengths + self.max_len_b).long()
+        limits = (self.max_len_a * lengths.double() + self.max_len_b).long()
         return limits.clamp(max=self.max_len - 1).clamp(min=self.min_len)
 
     def extend_caches(

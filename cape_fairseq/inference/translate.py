@@ -84,6 +84,9 @@ class Translator:
             self.model = load_hub(path, folder, languages, tokenizer, segmentation)
         except ImportError as error:
             raise UserError(f"--tokenizer {tokenizer}: {error}") from None
+        except (ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{path} does not fit the dictionaries of {folder}: {reason}") from None
         self.target_bpe = self.model.bpe
         self.uses_sentencepiece = segmentation.uses_sentencepiece
         if self.uses_sentencepiece:

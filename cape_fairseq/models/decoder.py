@@ -133,7 +133,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             cross_plan = self.plan_cross_attention(
                 layout.select(last), positions[:, last], source, encoder_out, has_keys
             )
-        bound = layout.bound_offsets(not self.training)
+        bound = self.bound_offsets(layout)
         new_source = None if has_keys else source
         return DecoderPlan(
             self_attention=self.plan_self_attention(layout, attended, encoder_out, queries, causal),
@@ -270,7 +270,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         offsets = layout.offset[:, -queries:]
         if source is None:
             return self.positions.attention_biases(offsets, None, bound)
-        bound = max(bound, source.bound_offsets(not self.training))
+        bound = max(bound, self.bound_offsets(source))
         return self.positions.attention_biases(offsets, source.offset, bound)
 
     def embed(self, tokens: Tensor, embeddings: list[Tensor]) -> Tensor:

@@ -76,7 +76,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         summary = self.noise_source.summarize(positions, layout.padding)
         positions = self.noise_source.augment(positions, layout.padding, noise, summary)
         attended = self.find_attention_positions(positions, layout, noise, summary)
-        bound = layout.bound_offsets(not self.training)
+        bound = self.bound_offsets(layout)
         plans = self.plan_layers(layout, attended, padding, bound)
         embeddings = self.positions.embed(positions, bound)
         if self.training and torch.is_grad_enabled():

@@ -80,6 +80,12 @@ class PositionalSide:
             return x
         return x + embeddings[layer].transpose(0, 1).type_as(x)
 
+    def bound_offsets(self, layout: Layout) -> int:
+        """Return an exclusive upper bound of the offsets in sentences. It is exact unless a GPU
+        would have to be waited for in training."""
+        is_cpu = layout.padding.device.type == "cpu"
+        return layout.bound_offsets(exactly=is_cpu or not self.training)
+
     def scale_positions(self, positions: Tensor) -> Tensor:
         """Multiply positions by the source scale; the decoder's stay as they are."""
         return positions

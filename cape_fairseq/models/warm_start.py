@@ -247,6 +247,8 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
         messages.append(f"dropped {', '.join(changes.dropped)}")
     if changes.omegas:
         messages.append(f"set {len(changes.omegas)} residual weights to 1")
+    if changes_evaluation(stored.options, current):
+        messages.append("the positions of evaluation change, so it must be fine-tuned")
     context = stored.options.get("sentence_context")
     if context is not None and "target_context" not in stored.options:
         messages.append("its separator <s> was a token of its own and is </s> now, so fine-tune it")
@@ -260,6 +262,15 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
                 f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}"
             )
     return messages
+
+
+def changes_evaluation(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Return whether two position options compute other positions without noise. FLOATER begins as
+    its base encoding."""
+    before, after = (ENCODINGS.get(options["base"]) for options in (old, new))
+    if before is None or after is None:
+        return before is not after
+    return (before.evaluated_as or before.name) != (after.evaluated_as or after.name)
 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:

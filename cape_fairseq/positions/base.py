@@ -60,6 +60,7 @@ class PositionEncoding(nn.Module):
     paper: ClassVar[str] = ""  # address
     default_source_scale: ClassVar[str] = "1"
     default_source_bos: ClassVar[str] = "off"
+    evaluated_as: ClassVar[str | None] = None  # the encoding that this one is without noise
     samples_noise: bool = False
     real_valued: ClassVar[bool] = False  # positions between integers are allowed
     adds_to_layers: ClassVar[bool] = False  # allows --position-layers all

@@ -51,6 +51,7 @@ class CAPE(Sinusoidal):
     paper = "https://arxiv.org/abs/2106.03143"
     default_source_scale = "auto"
     default_source_bos = "on"
+    evaluated_as = "sinpos"
     samples_noise = True
     allows_randpos = False
 

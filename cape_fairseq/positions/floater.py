@@ -238,5 +238,6 @@ class FLOATER(PositionEncoding):
 
 
 def read(vectors: Tensor, offsets: Tensor) -> Tensor:
-    """Read the vectors [L, C] of offsets [B or 1, T]: [T, B or 1, C]."""
-    return F.embedding(offsets.clamp(min=0).long().t(), vectors)
+    """Read the vectors [L, C] of offsets [B or 1, T]: [T, B or 1, C]. Those of padding may lie
+    outside."""
+    return F.embedding(offsets.clamp(0, len(vectors) - 1).long().t(), vectors)

@@ -54,11 +54,11 @@ class Layout(NamedTuple):
         return self._replace(index=index, column=column)
 
     def bound_offsets(self, exactly: bool) -> int:
-        """Return an exclusive upper bound of the offsets: the length of the text or, with
-        ``exactly``, that of its longest sentence, for which a GPU has to be waited for."""
+        """Return an exclusive upper bound of the offsets of real tokens: the length of the text or,
+        with ``exactly``, that of its longest sentence, for which a GPU has to be waited for."""
         if self.sentence is None or not exactly:
             return self.index.size(1)
-        return max(1, int(self.offset.max()) + 1)
+        return max(1, int(self.offset.masked_fill(self.padding, 0).max()) + 1)
 
     def find_ends(self) -> Tensor:
         """Return bool [B, T], True at the last token of each sentence."""

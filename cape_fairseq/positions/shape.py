@@ -33,6 +33,7 @@ class SHAPE(Sinusoidal):
 
     description = "sinusoids at positions with an integer shift on each side in training"
     paper = "https://arxiv.org/abs/2109.05644"
+    evaluated_as = "sinpos"
     allows_randpos = False
     samples_noise = True
 

@@ -54,7 +54,8 @@ class JoinedSide(torch.utils.data.Dataset):
 
     Args:
         sentences: int64 [T] each, with EOS; ``sizes`` are their numbers of tokens.
-        separator: index of the token between sentences, or None.
+        separator: index of the token between sentences, or None. In the text it is unknown.
+        unk: index of unknown words.
         editor: edits sentences at junctions, or None.
     """
 
@@ -64,10 +65,11 @@ class JoinedSide(torch.utils.data.Dataset):
         sizes: np.ndarray,
         eos: int,
         separator: int | None = None,
+        unk: int | None = None,
         editor: JunctionEditor | None = None,
     ) -> None:
         self.sentences, self.sentence_sizes = sentences, np.asarray(sizes)
-        self.eos, self.separator, self.editor = eos, separator, editor
+        self.eos, self.separator, self.unk, self.editor = eos, separator, unk, editor
         self.groups: Groups = []
         self.without_separators = np.zeros(0, bool)  # stacks without separators
 
@@ -81,6 +83,8 @@ class JoinedSide(torch.utils.data.Dataset):
         for place, number in enumerate(group):
             tokens = self.sentences[number]
             tokens = tokens[tokens != self.eos].long()
+            if self.separator is not None:
+                tokens = tokens.masked_fill(tokens == self.separator, self.unk)
             if self.editor is not None:
                 tokens = self.editor(tokens, place > 0, place < len(group) - 1)
             if place and separator is not None:

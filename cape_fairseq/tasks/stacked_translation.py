@@ -155,7 +155,7 @@ class StackedTranslationTask(TranslationTask):
         editor = JunctionEditor(dictionary, bpe) if junction == "comma" else None
         has_separator = junction == "separator"
         separator = dictionary.bos() if has_separator else None
-        return JoinedSide(sentences, sizes, dictionary.eos(), separator, editor)
+        return JoinedSide(sentences, sizes, dictionary.eos(), separator, dictionary.unk(), editor)
 
     def build_grouping(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Grouping:
         cfg = self.cfg

@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
+from torch.nn import functional as F
 
 from cape_fairseq.documents.search import DocumentGenerator
 from tests.documents.support import (
@@ -16,7 +17,7 @@ from tests.documents.support import (
     make_documents,
     make_inputs,
 )
-from tests.support import EOS, PAD, SmallTask, build
+from tests.support import EOS, PAD, SmallTask, build, make_batch
 
 DICTIONARY = SmallTask().target_dictionary
 # Sentence context, target context, cross context.
@@ -77,6 +78,32 @@ def test_without_context_the_search_is_that_of_each_sentence(name, max_tokens, l
         ]
         assert sorted(h["tokens"].tolist() for h in hypotheses) == sorted(expected)
         assert hypotheses[0]["tokens"].tolist() == expected[0]
+
+
+def test_limits_are_rounded_as_fairseq_does():
+    """1.15 * 100 is below 115 in double precision, and 115 in single precision. Beside a longer
+    sentence, whose limit fairseq takes for both."""
+    model = build_document_model("rope_cross", 0)
+    words, longer = (make_batch([length])[0, :-1].tolist() for length in (100, 120))
+    limits = {"max_len_a": 1.15, "max_len_b": 0, "min_len": 114, "beam_size": 1}
+    found, _ = generate([model], [[(words, [5])], [(longer, [5])]], **limits)
+    alone = search_alone(model, words, **limits)
+    assert len(alone[0]["tokens"]) == 115  # with EOS
+    assert torch.equal(found[0]["tokens"], alone[0]["tokens"])
+
+
+def test_autocast_searches_in_bfloat16(monkeypatch):
+    """Also the keys of earlier sentences."""
+    model = build_document_model("rope_cross", 1, autocast="bf16")
+    attend, dtypes = F.scaled_dot_product_attention, set()
+
+    def record(query, key, value, *args, **kwargs):
+        dtypes.update((query.dtype, key.dtype, value.dtype))
+        return attend(query, key, value, *args, **kwargs)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", record)
+    generate([model], make_documents())
+    assert dtypes == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("options", [{"max_len_a": 0.5, "max_len_b": 1}, {"min_len": 4}])

@@ -144,6 +144,23 @@ class TestTranslate:
         (record,) = caplog.records
         assert re.findall(r"\d+", record.getMessage()) == ["2", "3"]  # of source and translation
 
+    @pytest.mark.parametrize("tool", ["translate", "contrastive"])
+    def test_another_dictionary_is_one_sentence(
+        self, tool, cape_checkpoint, data_bin, tmp_path, capsys, monkeypatch
+    ):
+        folder = tmp_path / "bin"
+        shutil.copytree(data_bin, folder)
+        for path in folder.glob("dict.*.txt"):
+            first, second, *others = path.read_text().splitlines(keepends=True)
+            path.write_text("".join([second, first, *others]))
+        (tmp_path / "text").write_text("a .\na .\n")
+        sides = ["--source", str(tmp_path / "text"), "--target", str(tmp_path / "text")]
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a .\n")))
+        more = sides if tool == "contrastive" else []
+        assert main([tool, str(cape_checkpoint), "--data", str(folder), *more]) == 1
+        (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("cape-fairseq")]
+        assert "dictionary" in line
+
     def test_a_stock_model_translates_a_document_as_its_sentences(self, data_bin, tmp_path):
         shared = ["--decoder-layers", 1, "--encoder-attention-heads", 4]
         shared += ["--decoder-attention-heads", 4, "--share-all-embeddings"]

@@ -12,6 +12,7 @@ import torch
 from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.stacking import edit_sentence
+from cape_fairseq.tasks.stacked_dataset import JoinedSide
 from tests.support import fairseq, train
 from tests.tasks.support import make_task
 
@@ -181,6 +182,14 @@ def test_longer_outputs_are_allowed(data_bin):
     generator = task.build_generator([build("sinpos")], args)
     assert (generator.max_len_a, generator.max_len_b) == (2, 200)
     assert args.max_len_a == 0
+
+
+def test_a_separator_in_the_text_is_an_unknown_word():
+    sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
+    side = JoinedSide(sentences, np.array([4, 2]), EOS, BOS, unk=3)
+    side.groups, side.without_separators = [[0, 1], [0]], np.array([False, True])
+    assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
+    assert side[1].tolist() == [5, 3, 6, EOS]
 
 
 class TestDocuments:
