@@ -18,6 +18,8 @@ from fairseq.models.ema.ema import EMA
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 
+from cape_fairseq.optim.hold import hold_in_trainer
+
 logger = logging.getLogger(__name__)
 
 BATCH_OPTIONS = {
@@ -281,6 +283,7 @@ def install() -> None:
     checkpoint_utils.load_checkpoint = warn_of_other_batches(checkpoint_utils.load_checkpoint)
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
+    Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)
     EMA.__init__ = copy_integers(EMA.__init__)
     EMA.restore = keep_versions(EMA.restore)
     for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs

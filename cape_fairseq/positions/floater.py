@@ -35,8 +35,12 @@ MIN_SOLVED = 128
 class Solution(NamedTuple):
     """Cached vectors, and what they were solved from."""
 
-    key: Any
+    key: list[Any]
     vectors: Tensor  # [L, count, C]
+
+    def has(self, key: list[Any], length: int) -> bool:
+        """Return whether the vectors are those of ``key``, for texts of this length."""
+        return self.key == key and len(self.vectors) >= length
 
 
 @register_encoding("floater", FloaterConfig)
@@ -73,7 +77,8 @@ class FLOATER(PositionEncoding):
         # Lengths of training: those of the side and, in a decoder, those of the source.
         counts = torch.zeros(1 + is_decoder, MAX_COUNTED, dtype=torch.long)
         self.register_buffer("length_counts", counts)
-        self.cache: Solution | None = None
+        self.cache: Solution | None = None  # of evaluation
+        self.refreshed: Solution | None = None  # of training, until the next refresh
         self.num_updates = 0
 
     @classmethod
@@ -167,21 +172,26 @@ class FLOATER(PositionEncoding):
     def solve(self, length: int) -> Tensor:
         """Return the vectors of offsets 0, 1, ..., ``length`` - 1 at least, float32 [L, count, C].
 
-        In training they are solved every ``--floater-refresh`` updates. In evaluation without
-        gradients they are cached until a parameter changes; offsets beyond the lengths of training
-        reuse the last vector of training by default.
+        In training they are solved with a gradient every ``--floater-refresh`` updates. In
+        evaluation without gradients they are cached until a parameter changes; offsets beyond the
+        lengths of training reuse the last vector of training by default.
         """
         if self.training:
             return self.solve_in_training(length)
         if torch.is_grad_enabled() and self.initial.requires_grad:
             return self.solve_in_evaluation(length)
-        versions = [0 if p.is_inference() else p._version for p in self.parameters()]
-        key = [*versions, *((id(p), p.dtype, p.device) for p in self.parameters())]
-        if self.cache is None or self.cache.key != key or len(self.cache.vectors) < length:
+        key = self.find_versions()
+        if self.cache is None or not self.cache.has(key, length):
             size = max(MIN_SOLVED, 2 ** math.ceil(math.log2(length)))
             with torch.no_grad():
                 self.cache = Solution(key, self.solve_in_evaluation(size))
         return self.cache.vectors
+
+    def find_versions(self) -> list[Any]:
+        """Return what changes when parameters are loaded, converted or moved."""
+        parameters = list(self.parameters())
+        versions = [0 if p.is_inference() else p._version for p in parameters]
+        return [*versions, *((id(p), p.dtype, p.device) for p in parameters)]
 
     def solve_in_evaluation(self, size: int) -> Tensor:
         """Solve for ``size`` offsets; those beyond the lengths of training have the last vector."""
@@ -192,19 +202,27 @@ class FLOATER(PositionEncoding):
         return vectors.gather(0, index[:, :, None].expand(-1, -1, vectors.size(2)))
 
     def solve_in_training(self, length: int) -> Tensor:
-        """Solve for a batch, or reuse the vectors of the last refresh without a gradient."""
-        refresh = self.cfg.floater_refresh
-        if self.num_updates % refresh == 0:
-            vectors = self.integrate(length)
-            self.cache = Solution("refresh", vectors.detach()) if refresh > 1 else None
-            return vectors
-        is_cached = self.cache is not None and self.cache.key == "refresh"
-        if not is_cached or len(self.cache.vectors) < length:
+        """Solve for a batch. Between refreshes the dynamics stand still (section 4.4), and their
+        vectors are solved once, without a gradient."""
+        if self.is_refreshed:
+            self.cache = self.refreshed = None  # this update changes the parameters
+            return self.integrate(length)
+        key = self.find_versions()
+        if self.refreshed is None or not self.refreshed.has(key, length):
             with torch.no_grad():
-                self.cache = Solution("refresh", self.integrate(length))
+                self.refreshed = Solution(key, self.integrate(length))
         # Parameters without a gradient would stop PyTorch's DDP.
         unused = [self.initial, *self.dynamics.parameters()]
-        return self.cache.vectors + sum(parameter.sum() * 0.0 for parameter in unused)
+        return self.refreshed.vectors + sum(parameter.sum() * 0.0 for parameter in unused)
+
+    @property
+    def is_refreshed(self) -> bool:
+        """Return whether this update changes the dynamics."""
+        return self.num_updates % self.cfg.floater_refresh == 0
+
+    def list_held_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters that this update must not change."""
+        return [] if self.is_refreshed else [self.initial, *self.dynamics.parameters()]
 
     def integrate(self, length: int) -> Tensor:
         """Solve for offsets 0, 1, ..., in float32: [length, count, C]."""

@@ -50,7 +50,9 @@ class FloaterConfig:
         "backprop", "FLOATER: backpropagation through the solver, or the adjoint equation"
     )
     floater_refresh: int = option(
-        1, "FLOATER: solve every N updates in training and reuse the vectors in between", minimum=1
+        1,
+        "FLOATER: train h and solve it every N updates; in between h and its vectors stand still",
+        minimum=1,
     )
 
 

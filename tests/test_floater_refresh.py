@@ -1,0 +1,174 @@
+"""``--floater-refresh``: the dynamics stand still between refreshes, whatever the optimizer."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from fairseq.optim import FP16Optimizer
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from omegaconf import DictConfig, OmegaConf
+
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.optim.hold import hold_parameters
+from tests.support import PAD, add_options, build, make_batch, run, train, train_options
+from tests.test_training import read_losses, read_model
+
+ARCH = "floater_transformer_tiny"
+REFRESH = ("--floater-refresh", 8, "--weight-decay", 0.1)
+EVERY_UPDATE = ("--save-interval-updates", 1, "--keep-interval-updates", 20)
+
+
+def read_dynamics(path, data) -> dict[str, torch.Tensor]:
+    """The parameters of the dynamics and their moments in Adam, by name."""
+    state = torch.load(path, weights_only=True)
+    moments = state["last_optimizer_state"]["state"]
+    model, _ = load_model(path, data)
+    found = {}
+    for number, (name, parameter) in enumerate(model.named_parameters()):
+        if ".dynamics." in name or ".initial" in name:
+            found[name] = parameter.detach()
+            found |= {f"{name}.{m}": moments[number][m] for m in ("exp_avg", "exp_avg_sq")}
+    return found
+
+
+def is_equal(one, other) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_dynamics_and_moments_keep_their_bits_until_the_next_refresh(data_bin, tmp_path):
+    train(data_bin, tmp_path, *REFRESH, *EVERY_UPDATE, arch=ARCH, updates=10)
+    paths = {int(p.stem.rpartition("_")[2]): p for p in tmp_path.glob("checkpoint_*_*.pt")}
+    found = {update: read_dynamics(path, data_bin) for update, path in paths.items()}
+    for update in range(2, 9):
+        assert is_equal(found[1], found[update])
+    moved = [name for name, value in found[9].items() if not torch.equal(value, found[8][name])]
+    assert len(moved) == len(found[8])  # the refresh of update 8
+    assert is_equal(found[9], found[10])
+    assert len(found[1]) == 2 * 5 * 3
+
+
+def test_a_resumed_run_equals_an_unbroken_one(data_bin, tmp_path):
+    """Between two refreshes, with validation that solves for longer texts."""
+    more = (*REFRESH, "--validate-interval-updates", 2)
+    whole = train(data_bin, tmp_path / "whole", *more, arch=ARCH, updates=20)
+    train(data_bin, tmp_path / "parts", *more, arch=ARCH, updates=11)
+    rest = train(data_bin, tmp_path / "parts", *more, arch=ARCH, updates=20)
+    assert read_losses(rest) == read_losses(whole)[11:]
+    models = [read_model(tmp_path / name) for name in ("whole", "parts")]
+    assert is_equal(*models)
+
+
+def make_adam() -> DictConfig:
+    cfg = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], weight_decay=0.1, tpu=False))
+    cfg._name = "adam"
+    return cfg
+
+
+def make_cfg() -> Namespace:
+    common = Namespace(
+        bf16=False,
+        fp16_scale_window=None,
+        fp16_init_scale=4,
+        fp16_scale_tolerance=0.0,
+        threshold_loss_scale=None,
+        min_loss_scale=1e-4,
+        fp16_no_flatten_grads=False,
+        model_parallel_size=1,
+    )
+    return Namespace(
+        common=common,
+        optimizer=make_adam(),
+        optimization=Namespace(update_freq=[1]),
+        distributed_training=Namespace(distributed_world_size=1),
+    )
+
+
+def select_dynamics(model) -> list[torch.Tensor]:
+    names = dict(model.named_parameters())
+    return [p for name, p in names.items() if ".dynamics." in name or ".initial" in name]
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_copies_in_float32_are_held_too(flat, monkeypatch):
+    """The optimizer of --fp16, which keeps one flat copy of all parameters."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the CPU's index
+    model = build("floater", floater_refresh=3).bfloat16().train()
+    cfg = make_cfg()
+    cfg.common.fp16_no_flatten_grads = not flat
+    optimizer = FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
+    hold_parameters(optimizer, model)
+    source, previous = make_batch([9, 5]), make_batch([8, 4], begin=True)
+    states = []
+    for update in range(5):
+        model.set_num_updates(update)
+        optimizer.zero_grad()
+        optimizer.backward(model(source, None, previous)[0].float()[previous != PAD].pow(2).mean())
+        optimizer.step()
+        held = [p.detach().clone() for p in select_dynamics(model)]
+        states.append((held, model.decoder.layers[0].fc1.weight.detach().clone()))
+    for update in (1, 2):
+        assert all(map(torch.equal, states[0][0], states[update][0]))
+        assert not torch.equal(states[0][1], states[update][1])  # others move
+    assert not any(map(torch.equal, states[2][0], states[3][0]))
+    assert all(map(torch.equal, states[3][0], states[4][0]))
+
+
+def test_every_vector_between_refreshes_is_of_one_solution():
+    """In training, evaluation, for longer batches and after the parameters are loaded again."""
+    model = build("floater", floater_refresh=4).train()
+    encoding = model.encoder.positions
+    optimizer = FairseqAdam(make_adam(), list(model.parameters()))
+    hold_parameters(optimizer, model)
+    for update in range(3):
+        model.set_num_updates(update)
+        vectors = encoding.solve(10 + update)
+        (vectors.sum() + encoding.solve(10).square().sum()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    solved = encoding.solve(10)[:10].detach()
+    torch.testing.assert_close(encoding.solve(20)[:10], solved, rtol=0, atol=0)
+    other = build("floater", seed=2, floater_refresh=4).train()
+    other.set_num_updates(2)
+    other.encoder.positions.solve(10)
+    other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other.encoder.positions.solve(10)[:10], solved, rtol=0, atol=0)
+    torch.testing.assert_close(model.eval().encoder.positions.solve(10)[:10], solved)
+
+
+@pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
+def test_two_processes_hold_the_dynamics(backend, data_bin, tmp_path):
+    script = tmp_path / "train.py"  # fairseq gives PyTorch's DDP the number of a GPU
+    script.write_text(
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "init = DDP.__init__\n"
+        "def init_on_cpu(*args, device_ids=None, output_device=None, **kwargs):\n"
+        "    init(*args, **kwargs)\n"
+        "DDP.__init__ = init_on_cpu\n"
+        "from fairseq_cli.train import cli_main\n"
+        "cli_main()\n"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = ["--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}"]
+    common += ["--distributed-world-size", 2, "--distributed-backend", "gloo"]
+    common += ["--ddp-backend", backend, "--floater-refresh", 3, *EVERY_UPDATE]
+
+    def one(rank: int) -> str:
+        options = train_options(data_bin, tmp_path, ARCH, 4)
+        arguments = add_options("train", [*options, *common, "--distributed-rank", rank])
+        result = run(sys.executable, script, *arguments)
+        return result.stdout + result.stderr
+
+    with ThreadPoolExecutor(2) as pool:
+        assert len(read_losses(next(iter(pool.map(one, range(2)))))) == 4
+    paths = {int(p.stem.rpartition("_")[2]): p for p in tmp_path.glob("checkpoint_*_*.pt")}
+    found = {update: read_dynamics(path, data_bin) for update, path in paths.items()}
+    assert is_equal(found[1], found[2])
+    assert is_equal(found[1], found[3])
+    assert not is_equal(found[3], found[4])
