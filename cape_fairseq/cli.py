@@ -36,7 +36,10 @@ GROUPS = {
         "export": ("inference.export", "export to CTranslate2"),
     },
 }
-SIZES = "{,_tiny,_iwslt_de_en,_wmt_en_de,_wmt_en_de_18l,_vaswani_wmt_en_de_big}"
+SIZES = (
+    "{,_tiny,_iwslt_de_en,_wmt_en_de,_wmt_en_de_18l,_wmt_en_de_big,_wmt_en_de_big_t2t,"
+    "_vaswani_wmt_en_de_big,_vaswani_wmt_en_fr_big}"
+)
 ENCODINGS_EXAMPLES = """
   cape-fairseq encodings
   cape-fairseq encodings cape floater

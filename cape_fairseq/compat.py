@@ -22,23 +22,6 @@ from cape_fairseq.optim.hold import hold_in_trainer
 
 logger = logging.getLogger(__name__)
 
-BATCH_OPTIONS = {
-    "common": ("seed",),
-    "dataset": ("max_tokens", "batch_size", "required_batch_size_multiple", "train_subset"),
-    "distributed_training": ("distributed_world_size",),
-    "task": (
-        "max_source_positions",
-        "max_target_positions",
-        "stack_junction",
-        "stack_keep_rest",
-        "stack_max_tokens",
-        "stack_min_tokens",
-        "stack_probability",
-        "stack_sentences",
-        "stack_swap",
-    ),
-}
-
 
 def allow_fairseq_checkpoints() -> None:
     """Let ``torch.load`` read fairseq's checkpoints.
@@ -98,19 +81,39 @@ def raise_reason(load_checkpoint: Callable) -> Callable:
     """End with the reason why a checkpoint does not fit.
 
     fairseq raises "please ensure that the architectures match" over every error of loading. A
-    ValueError of the model, which says what to do, is raised again, so that it is the last line.
+    ValueError of the model, which says what to do, is raised instead, so that it is the last line.
+    fairseq compares shapes alone, so a model may also reject the checkpoint's options.
     """
 
     @functools.wraps(load_checkpoint)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        checkpoint_utils.load_checkpoint_to_cpu.cfg = None
         try:
-            return load_checkpoint(*args, **kwargs)
+            result = load_checkpoint(self, *args, **kwargs)
         except Exception as error:
+            try:
+                check_stored_options(self)
+            except ValueError as reason:
+                raise reason from None  # without fairseq's page of shapes
             if isinstance(error.__context__, ValueError) and type(error) is Exception:
                 raise error.__context__ from None
             raise
+        check_stored_options(self)
+        return result
 
     return wrapped
+
+
+def check_stored_options(trainer: Trainer) -> None:
+    """Let the model check the options of the checkpoint that was read, in the process that read it.
+
+    Raises:
+        ValueError: they do not fit the model.
+    """
+    stored = checkpoint_utils.load_checkpoint_to_cpu.cfg
+    check = getattr(trainer.get_model(), "check_stored_options", None)
+    if stored is not None and check is not None:
+        check(stored["model"])
 
 
 def save_every_interval(save_checkpoint: Callable) -> Callable:
@@ -150,36 +153,8 @@ def prune_intervals(cfg: Any, suffix: str) -> None:
         os.remove(path)
 
 
-def warn_of_other_batches(load_checkpoint: Callable) -> Callable:
-    """Warn when a training resumes inside an epoch with other batches.
-
-    fairseq continues at the number of the batch. With batches of another size some sentences of
-    the epoch would be seen twice, or never, without a word.
-    """
-
-    @functools.wraps(load_checkpoint)
-    def wrapped(cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        checkpoint_utils.load_checkpoint_to_cpu.cfg = None
-        result = load_checkpoint(cfg, trainer, *args, **kwargs)
-        extra_state, epoch_itr = result
-        stored = checkpoint_utils.load_checkpoint_to_cpu.cfg
-        if extra_state is None or stored is None or epoch_itr.iterations_in_epoch == 0:
-            return result
-        changed = list_batch_changes(stored, trainer.cfg)
-        if changed:
-            logger.warning(
-                "resuming inside epoch %d with other batches (%s): some of its sentences are seen "
-                "twice or never; to avoid this, change them at the end of an epoch",
-                epoch_itr.epoch,
-                ", ".join(changed),
-            )
-        return result
-
-    return wrapped
-
-
 def remember_options(load_checkpoint_to_cpu: Callable) -> Callable:
-    """Keep the options of the checkpoint that was read last, for :func:`warn_of_other_batches`."""
+    """Keep the options of the checkpoint that was read last, for :func:`raise_reason`."""
 
     @functools.wraps(load_checkpoint_to_cpu)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -188,17 +163,6 @@ def remember_options(load_checkpoint_to_cpu: Callable) -> Callable:
         return state
 
     return wrapped
-
-
-def list_batch_changes(stored: Any, current: Any) -> list[str]:
-    """Return the options that make batches and differ: ``--max-tokens 4096 -> 2048``."""
-    changed = []
-    for group, names in BATCH_OPTIONS.items():
-        for name in names:
-            old, new = (read_option(cfg[group], name) for cfg in (stored, current))
-            if old != new:
-                changed.append(f"--{name.replace('_', '-')} {old} -> {new}")
-    return changed
 
 
 def read_option(options: Any, name: str) -> Any:
@@ -280,7 +244,6 @@ def install() -> None:
     checkpoint_utils.load_checkpoint_to_cpu = remember_options(
         checkpoint_utils.load_checkpoint_to_cpu
     )
-    checkpoint_utils.load_checkpoint = warn_of_other_batches(checkpoint_utils.load_checkpoint)
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
     Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)

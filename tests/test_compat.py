@@ -205,19 +205,6 @@ class TestDictionaries:
 
 
 class TestResumeInsideAnEpoch:
-    @pytest.mark.parametrize("option", [("--max-tokens", 300), ("--seed", 2)])
-    def test_other_batches_are_a_warning(self, option, data_bin, tmp_path):
-        train(data_bin, tmp_path, arch=ARCH, updates=3)
-        output = train(data_bin, tmp_path, *option, arch=ARCH, updates=4)
-        (warning,) = re.findall(r"WARNING.*resuming inside epoch.*", output)
-        assert option[0] in warning
-
-    @pytest.mark.parametrize("option", [("--update-freq", 2), ()])
-    def test_the_same_batches_are_none(self, option, data_bin, tmp_path):
-        train(data_bin, tmp_path, arch=ARCH, updates=3)
-        output = train(data_bin, tmp_path, *option, arch=ARCH, updates=4)
-        assert "resuming inside epoch" not in output
-
     def test_a_task_without_a_dataclass_resumes(self, data_bin, tmp_path):
         languages = ("--langs", "en,de", "--lang-pairs", "en-de")
         task = ("--task", "translation_multi_simple_epoch", *languages, "--batch-size", 8)

@@ -106,6 +106,27 @@ def test_stock_checkpoints_warm_start(data_bin, tmp_path):
     assert "warm start from a checkpoint of stock fairseq" in output
 
 
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        (("--encoder-layers", 2), "--encoder-layers 2"),
+        (("--encoder-attention-heads", 2), "--encoder-attention-heads 2"),
+        (("--decoder-normalize-before",), "--decoder-normalize-before"),
+    ],
+)
+def test_other_dimensions_are_one_sentence(data_bin, tmp_path, change, advice):
+    """Also those that are in the shape of no parameter."""
+    heads = ["--encoder-attention-heads", 4, "--decoder-attention-heads", 4]
+    shared = ["--decoder-layers", 1, *heads, "--share-all-embeddings", *change]
+    train(data_bin, tmp_path / "stock", *shared, arch="transformer", updates=1)
+    parent = ("--finetune-from-model", tmp_path / "stock" / "checkpoint_last.pt")
+    arch = "rope_transformer_tiny"
+    output = train(data_bin, tmp_path / "ours", *parent, arch=arch, updates=1, check=False)
+    assert output.strip().splitlines()[-1].endswith(f"give {advice}")
+    assert "size mismatch" not in output
+    train(data_bin, tmp_path / "ours", *parent, *change, arch=arch, updates=1)
+
+
 def test_two_processes_train_and_resume_together(data_bin, tmp_path):
     """With layer drop, a separate output projection and the chunked loss."""
 

@@ -45,6 +45,9 @@ SIZES: dict[str, Callable[[Any], None]] = {
     "_wmt_en_de": fairseq_sizes.transformer_wmt_en_de,
     "_wmt_en_de_18l": wmt_en_de_18l,
     "_vaswani_wmt_en_de_big": fairseq_sizes.transformer_vaswani_wmt_en_de_big,
+    "_vaswani_wmt_en_fr_big": fairseq_sizes.transformer_vaswani_wmt_en_fr_big,
+    "_wmt_en_de_big": fairseq_sizes.transformer_wmt_en_de_big,
+    "_wmt_en_de_big_t2t": fairseq_sizes.transformer_wmt_en_de_big_t2t,
 }
 
 

@@ -22,6 +22,7 @@ from cape_fairseq.models.config import (
     validate_options,
 )
 from cape_fairseq.models.decoder import PositionalDecoder
+from cape_fairseq.models.dimensions import check_dimensions
 from cape_fairseq.models.encoder import PositionalEncoder
 from cape_fairseq.models.source_scale import resolve_source_scale
 from cape_fairseq.models.warm_start import encode_options, prepare_state_dict
@@ -153,6 +154,10 @@ class PositionalTransformer(TransformerModelBase):
         if separator is None:
             return target
         return target.masked_fill(target == separator, self.decoder.dictionary.eos())
+
+    def check_stored_options(self, stored: Any) -> None:
+        """Raise ValueError if a checkpoint with these options has other dimensions."""
+        check_dimensions(stored, self.args)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make a checkpoint of stock fairseq, or of any encoding, fit this model."""

@@ -1,3 +1,5 @@
 """The registered tasks."""
 
-from cape_fairseq.tasks import stacked_translation  # noqa: F401  (registers the task)
+from cape_fairseq.tasks import advice, stacked_translation  # noqa: F401  (it registers the task)
+
+advice.install()

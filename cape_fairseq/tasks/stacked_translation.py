@@ -115,10 +115,12 @@ class StackedTranslationTask(TranslationTask):
         is_training = split == self.cfg.train_subset
         if pairs.tgt is None:
             raise ValueError(f"{split} has no target side, which stacks need; binarize both sides")
-        logger.info(f"stacking {split}, junction {self.cfg.stack_junction}")
         folders = split_paths(self.cfg.data)
         folder = folders[(epoch - 1) % len(folders)] if is_training else folders[0]
-        documents = self.load_documents(Path(folder) / f"{split}.documents", pairs)
+        path = Path(folder) / f"{split}.documents"
+        documents = self.load_documents(path, pairs)
+        marks = "" if documents else f", one document: no {path.name} or empty line marks several"
+        logger.info(f"stacking {split}, junction {self.cfg.stack_junction}{marks}")
         dataset = StackedDataset(
             pairs,
             self.build_side(pairs.src, pairs.src_sizes, self.src_dict),

@@ -68,6 +68,9 @@ class TestOptions:
             "_iwslt_de_en",
             "_wmt_en_de",
             "_vaswani_wmt_en_de_big",
+            "_vaswani_wmt_en_fr_big",
+            "_wmt_en_de_big",
+            "_wmt_en_de_big_t2t",
             "_wmt_en_de_18l",
         ):
             args = Namespace(arch=f"{name}_transformer{size}")

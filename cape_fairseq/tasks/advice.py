@@ -1,0 +1,74 @@
+"""Advice at the start of a training, on settings that are allowed and rarely meant."""
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from fairseq import checkpoint_utils
+from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
+
+from cape_fairseq.compat import read_option
+from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
+
+logger = logging.getLogger(__name__)
+
+LONG_SHIFT = 10  # times the mean length of a text
+
+
+def give_advice(load_checkpoint: Callable) -> Callable:
+    """Log advice behind fairseq's function that prepares a training."""
+
+    @functools.wraps(load_checkpoint)
+    def wrapped(cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        result = load_checkpoint(cfg, trainer, *args, **kwargs)
+        if trainer.is_data_parallel_master:
+            for text in list_warnings(trainer):
+                logger.warning(text)
+            describe_shifts(trainer)
+        return result
+
+    return wrapped
+
+
+def list_warnings(trainer: Trainer) -> Iterator[str]:
+    """Yield warnings of a training."""
+    warmup = read_option(trainer.cfg.lr_scheduler, "warmup_updates") or 0
+    updates = trainer.cfg.optimization.max_update
+    if 0 < updates < warmup:
+        yield (
+            f"--warmup-updates is {warmup} and --max-update {updates}: the training ends before "
+            "the learning rate reaches --lr"
+        )
+    context = getattr(trainer.cfg.model, "sentence_context", None)
+    if context and not isinstance(trainer.task, StackedTranslationTask):
+        yield (
+            f"--sentence-context is {context}, but the training text has single sentences; give "
+            "--task stacked_translation --stack-junction separator --stack-probability 0.5"
+        )
+
+
+def describe_shifts(trainer: Trainer) -> None:
+    """Log how SHAPE's shifts compare with the texts of training, if they are much longer."""
+    limit = getattr(trainer.cfg.model, "shape_max_shift", None)
+    length = measure_texts(trainer.task, trainer.cfg.dataset.train_subset)
+    if limit is not None and length is not None and limit > LONG_SHIFT * length:
+        logger.info(
+            "--shape-max-shift is %d, and training texts have %.0f tokens on average: with little "
+            "data each position is too rare to be learned (docs/compare.md)",
+            limit,
+            length,
+        )
+
+
+def measure_texts(task: FairseqTask, split: str) -> float | None:
+    """Return the mean number of target tokens, or None for data without sizes."""
+    sizes = getattr(task.datasets.get(split), "tgt_sizes", None)
+    return None if sizes is None or not len(sizes) else float(np.mean(sizes))
+
+
+def install() -> None:
+    """Let every training give advice."""
+    checkpoint_utils.load_checkpoint = give_advice(checkpoint_utils.load_checkpoint)
