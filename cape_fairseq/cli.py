@@ -3,6 +3,7 @@
 import difflib
 import logging
 import sys
+import warnings
 from dataclasses import Field
 from importlib import import_module
 from pathlib import Path
@@ -127,8 +128,9 @@ def print_path(argv: list[str]) -> None:
 
 def run_tool(name: str, argv: list[str]) -> None:
     """Run a tool of the table."""
-    # fairseq says on import that tensorboardX is missing.
-    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+    # Libraries warn of what they will change; a user of a tool can do nothing about it.
+    warnings.simplefilter("ignore")
+    logging.getLogger().setLevel(logging.WARNING)
     if name == "encodings":
         list_encodings(argv)
     elif name == "path":

@@ -132,9 +132,9 @@ def main(argv: list[str]) -> None:
         for name, found in result["systems"].items()
     ]
     head = ["system", "seeds", "BLEU", "chrF", "length ratio", "sentences kept"]
-    print(f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}")
     if result["other_references"]:
         names = [next(iter(result["systems"])), *result["other_references"]]
         counts = [f"{name} ({result['systems'][name]['texts']} texts)" for name in names]
-        print(f"The references of these systems differ: {', '.join(counts)}")
+        print(f"The references of these systems differ: {', '.join(counts)}\n")
+    print(f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}")
     write_json(args.json, result)

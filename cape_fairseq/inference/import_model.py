@@ -229,6 +229,23 @@ def format_options(options: dict[str, Any]) -> str:
     return " ".join(words)
 
 
+def check_parameters(folder: Path, state: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Raise UserError if parameters are missing, or are there that the model does not have."""
+    own = {"encoder.source_scale", "encoder.position_options", "encoder.words", "decoder.words"}
+    missing = sorted(expected.keys() - state.keys() - own)
+    unknown = sorted(state.keys() - expected.keys())
+    if missing:
+        raise UserError(
+            f"{folder} lacks {len(missing)} parameters, such as {missing[0]}; are all of its files "
+            "there?"
+        )
+    if unknown:
+        raise UserError(
+            f"{folder} has {len(unknown)} parameters that such a model lacks, such as {unknown[0]}; "
+            "merge adapters into the model first"
+        )
+
+
 def convert(folder: Path, output: Path, args: Namespace) -> None:
     """Write the checkpoint of a model and what belongs to it into ``output``."""
     config = read_config(folder)
@@ -256,6 +273,7 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
     model = build_model(arguments, TranslationTask(TranslationConfig(), *dictionaries))
     # Without a version fairseq takes a checkpoint for an old one, without a final layer norm.
     state |= {name: model.state_dict()[name] for name in ("encoder.version", "decoder.version")}
+    check_parameters(folder, state, model.state_dict())
     model.load_state_dict(state, strict=True)
     names = {"source_lang": languages.source, "target_lang": languages.target}
     arguments = Namespace(**vars(arguments), data="", task="translation", **names)

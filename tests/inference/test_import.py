@@ -318,6 +318,22 @@ class TestFolders:
         found = torch.load(folder.parent / "out" / "model.pt", weights_only=True)["model"]
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
+    @pytest.mark.parametrize(
+        ("name", "kept"), [("encoder.layers.0.fc1.weight", False), ("layers.0.lora_A", True)]
+    )
+    def test_a_parameter_too_few_or_too_many_is_named(self, folder, capsys, name, kept):
+        """A missing file of several, and an adapter."""
+        from safetensors.torch import load_file, save_file
+
+        state = load_file(folder / "model.safetensors")
+        if kept:
+            state[f"model.encoder.{name}"] = torch.zeros(1)
+        else:
+            del state[f"model.{name}"]
+        save_file(state, folder / "model.safetensors")
+        assert self.run(folder, "--target-lang", "deu") == 1
+        assert name in capsys.readouterr().err
+
     def test_a_pickle_that_runs_code_is_rejected(self, folder, tmp_path):
         class Malicious:
             def __reduce__(self):

@@ -6,6 +6,7 @@ import io
 import re
 import shutil
 import sys
+import warnings
 
 import pytest
 import torch
@@ -143,6 +144,15 @@ class TestTranslate:
         translator.translate(["the xylophone zebra man ."], max_len_b=3, max_len_a=0)
         (record,) = caplog.records
         assert re.findall(r"\d+", record.getMessage()) == ["2", "3"]  # of source and translation
+
+    def test_libraries_warn_of_nothing(self, cape_checkpoint, data_bin, capsys, monkeypatch):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the man .\n")))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            arguments = [str(cape_checkpoint), "--data", str(data_bin), "--beam", "1"]
+            assert main(["translate", *arguments]) == 0
+        assert not found
+        assert capsys.readouterr().err == ""
 
     @pytest.mark.parametrize("tool", ["translate", "contrastive"])
     def test_another_dictionary_is_one_sentence(
