@@ -130,7 +130,7 @@ def run_tool(name: str, argv: list[str]) -> None:
     """Run a tool of the table."""
     # Libraries warn of what they will change; a user of a tool can do nothing about it.
     warnings.simplefilter("ignore")
-    logging.getLogger().setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")  # before fairseq sets INFO
     if name == "encodings":
         list_encodings(argv)
     elif name == "path":

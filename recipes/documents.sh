@@ -13,7 +13,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-TEXT=${TEXT:?give the folder of your text: TEXT=DIR recipes/documents.sh}
+need TEXT "give the folder of your text: TEXT=DIR recipes/documents.sh"
 export TEXT=${TEXT%/} SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
 CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0} STACKS=${STACKS:-400} LENGTHS=${LENGTHS:-"300 1000"}
 case $ARCH in

@@ -28,6 +28,20 @@ stop() {  # stop MESSAGE...: print a message and end
     exit 1
 }
 
+need() {  # need NAME TEXT: stop unless the setting NAME is given
+    [ -n "${!1:-}" ] || stop "$1 is not given; $2"
+}
+
+check_arch() {  # check_arch NAME: stop unless there is this architecture
+    local nearest
+    if [ -n "$DRY_RUN" ]; then return; fi
+    nearest=$(python -c 'import difflib, sys; import cape_fairseq.models; from fairseq.models import ARCH_MODEL_REGISTRY as models
+own = [name for name, model in models.items() if model.__module__.startswith("cape_fairseq")]
+print(*[] if sys.argv[1] in models else difflib.get_close_matches(sys.argv[1], own, 1, 0))' "$1" 2> /dev/null) \
+        || stop "cape_fairseq cannot be imported; run scripts/install.sh"
+    [ -z "$nearest" ] || stop "there is no architecture $1; did you mean $nearest? (cape-fairseq encodings lists them)"
+}
+
 read_options() {  # read_options "$@": OPTIONS of fairseq-train, the words of EXTRA and what follows --
     OPTIONS=()
     case ${EXTRA:-} in

@@ -8,7 +8,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 [ -z "$DRY_RUN" ] || shift
 
-DATA=${DATA:?give the binarized data: DATA=data-bin recipes/evaluate.sh NAME=CHECKPOINT}
+need DATA "give the binarized data: DATA=data-bin recipes/evaluate.sh NAME=CHECKPOINT"
 OUT=${OUT:-runs/evaluation} STACK=${STACK:-300}
 check_counts 1 STACK
 [ $# -gt 0 ] || stop "give checkpoints as NAME=CHECKPOINT"

@@ -9,7 +9,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-DATA=${DATA:?give the binarized data: DATA=data-bin recipes/floater.sh}
+need DATA "give the binarized data: DATA=data-bin recipes/floater.sh"
 SRC=${SRC:-en} TGT=${TGT:-de} SIZE=${SIZE-_tiny} OUT=${OUT:-runs/floater}
 LR=${LR:-4e-3} HALF=${HALF:-2e-3} WARMUP=${WARMUP:-500}
 UPDATES=${UPDATES:-2000} MORE=${MORE:-700} EVERY=${EVERY:-100}

@@ -14,8 +14,8 @@ set -euo pipefail
 export BPE=sentencepiece
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-MODEL=${MODEL:?give the folder of a model: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
-TEXT=${TEXT:?give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh}
+need MODEL "give the folder of a model: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh"
+need TEXT "give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh"
 MODEL=${MODEL%/} TEXT=${TEXT%/}
 SRC=${SRC:-en} TGT=${TGT:-de} WAY=${WAY:-ctranslate2} OUT=${OUT:-runs/pretrained} SEED=${SEED:-1}
 MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT} LR=${LR:-1e-4} UPDATES=${UPDATES:-2000} CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0}
@@ -28,6 +28,7 @@ esac
 check_counts 1 UPDATES
 check_counts 0 CONTEXT TARGET_CONTEXT
 read_options "$@"
+check_arch "${ENCODING}_transformer"
 IMPORTED=$OUT/imported DATA=$OUT/data-bin SAVE=$OUT/$WAY-$ENCODING
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
 if [ "$WAY" = ctranslate2 ]; then

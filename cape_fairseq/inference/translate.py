@@ -269,7 +269,6 @@ def main(argv: list[str]) -> None:
     parser = build_parser("translate", DESCRIPTION, EXAMPLES)
     add_options(parser)
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
     lines = list(decode_lines(sys.stdin.buffer, "the input"))
     translator = Translator(
         args.checkpoint,

@@ -253,3 +253,26 @@ class TestSettings:
         message = self.call(tmp_path, "echo trained >&2; exit 3", **variables)
         assert "trained" not in message
         assert next(iter(variables.values())) in message
+
+
+@pytest.mark.parametrize(
+    ("recipe", "variables", "named"),
+    [
+        ("train", {}, "TEXT"),
+        ("documents", {}, "TEXT"),
+        ("evaluate", {}, "DATA"),
+        ("floater", {}, "DATA"),
+        ("pretrained", {"TEXT": "text"}, "MODEL"),
+        ("train", {"TEXT": "text", "ARCH": "rope_tiny"}, "rope_transformer_tiny"),
+    ],
+)
+def test_settings_are_checked_first(recipe, variables, named, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k not in ("TEXT", "DATA", "MODEL")}
+    environment |= {"PATH": PATH, "OUT": f"{tmp_path}/out", **variables}
+    command = ["bash", str(RECIPES / f"{recipe}.sh")]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.returncode != 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"{recipe}.sh: ")
+    assert named in line
+    assert not (tmp_path / "out").exists()
