@@ -114,6 +114,7 @@ def trained(tmp_path_factory):
             num_beams=5,
             max_length=200,
             bad_words_ids=[[pad]],
+            renormalize_logits=True,
             forced_eos_token_id=None,
         )
     words = {index: word for word, index in vocabulary.items()}

@@ -241,8 +241,8 @@ def check_parameters(folder: Path, state: dict[str, Tensor], expected: dict[str,
         )
     if unknown:
         raise UserError(
-            f"{folder} has {len(unknown)} parameters that such a model lacks, such as {unknown[0]}; "
-            "merge adapters into the model first"
+            f"{folder} has {len(unknown)} parameters that such a model lacks, such as "
+            f"{unknown[0]}; merge adapters into the model first"
         )
 
 
