@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from cape_fairseq.command_line import UserError
 from cape_fairseq.inference.checkpoints import load_tensors
+
+logger = logging.getLogger(__name__)
 
 SUPPORTED = ("marian", "m2m_100")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # a dictionary of fairseq begins with these
@@ -185,3 +188,21 @@ def count_codes(config: dict[str, Any], first: int, added: dict[str, int]) -> di
         return {}
     taken = set(added.values())
     return {code: i for i, code in enumerate(codes, first) if i not in taken}
+
+
+def warn_of_added_words(vocabulary: Vocabulary, model: Path) -> None:
+    """Warn of words that were added to a vocabulary and that SentencePiece does not produce."""
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    words = [
+        word
+        for word in sorted(vocabulary.added)
+        if not SPECIAL_WORD.fullmatch(word) and pieces.piece_to_id(word) == pieces.unk_id()
+    ]
+    if words:
+        logger.warning(
+            "%s was added to the vocabulary, but SentencePiece cuts it into pieces: in text it "
+            "does not become this word",
+            ", ".join(words),
+        )

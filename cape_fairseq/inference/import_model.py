@@ -1,7 +1,6 @@
 """``cape-fairseq import``: translation models of Hugging Face become checkpoints."""
 
 import json
-import logging
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -17,16 +16,14 @@ import cape_fairseq.models  # noqa: F401  (registers the architecture)
 from cape_fairseq.command_line import UserError, build_parser, check_output_folder, write_folder
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import (
-    SPECIAL_WORD,
     Vocabulary,
     read_config,
     read_json,
     read_parameters,
     read_vocabulary,
+    warn_of_added_words,
 )
 from cape_fairseq.inference.segmentation import PREFIXES, find_sentencepiece
-
-logger = logging.getLogger(__name__)
 
 EXAMPLES = """
   cape-fairseq import opus-mt-en-de imported
@@ -202,24 +199,6 @@ def choose_languages(folder: Path, args: Namespace, vocabulary: Vocabulary, kind
     has_codes = any(word.startswith(">>") and word.endswith("<<") for word in vocabulary.words)
     code = [vocabulary.find_code(f">>{target}<<")] if has_codes else []
     return Languages(source, target, {"source": code, "target": []})
-
-
-def warn_of_added_words(vocabulary: Vocabulary, model: Path) -> None:
-    """Warn of words that were added to a vocabulary and that SentencePiece does not produce."""
-    import sentencepiece
-
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    words = [
-        word
-        for word in sorted(vocabulary.added)
-        if not SPECIAL_WORD.fullmatch(word) and pieces.piece_to_id(word) == pieces.unk_id()
-    ]
-    if words:
-        logger.warning(
-            "%s was added to the vocabulary, but SentencePiece cuts it into pieces: in text it "
-            "does not become this word",
-            ", ".join(words),
-        )
 
 
 def format_options(options: dict[str, Any]) -> str:

@@ -267,10 +267,10 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
 def changes_evaluation(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether two position options compute other positions without noise. FLOATER begins as
     its base encoding."""
-    before, after = (ENCODINGS.get(options["base"]) for options in (old, new))
-    if before is None or after is None:
-        return before is not after
-    return (before.evaluated_as or before.name) != (after.evaluated_as or after.name)
+    names = [options["base"] for options in (old, new)]
+    known = [ENCODINGS[name].evaluated_as if name in ENCODINGS else None for name in names]
+    before, after = (other or name for name, other in zip(names, known, strict=True))
+    return before != after
 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:

@@ -1,0 +1,270 @@
+"""Folders of Hugging Face: parts that differ, and folders that are rejected."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.models import build_model
+
+from cape_fairseq import load
+from cape_fairseq.cli import main
+from cape_fairseq.inference.checkpoints import load_model
+from tests.inference.hugging_face import save_m2m, save_marian
+
+pytest.importorskip("transformers")
+
+
+class TestFolders:
+    """Parts of folders that differ, and folders that are rejected."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        save_marian(tmp_path / "model", codes=(">>deu<<", ">>fra<<"))
+        return tmp_path / "model"
+
+    def run(self, folder, *options):
+        return main(["import", str(folder), str(folder.parent / "out"), *options])
+
+    def test_a_code_of_many_languages_begins_the_source(self, folder):
+        assert self.run(folder, "--target-lang", "fra") == 0
+        translator = load(folder.parent / "out" / "model.pt")
+        tokens = translator.encode_source("a man .")
+        assert translator.model.src_dict[tokens[0]] == ">>fra<<"
+        assert translator.model.src_dict.string(tokens[1:]).startswith("▁")
+
+    def test_codes_of_m2m_are_not_pieces_of_text(self, tmp_path):
+        save_m2m(tmp_path / "model")
+        vocabulary = json.loads((tmp_path / "model" / "vocab.json").read_text())
+        for name in ("en", "de"):  # pieces that look like languages
+            if name not in vocabulary:
+                vocabulary[name] = vocabulary.pop(list(vocabulary)[-1])
+        (tmp_path / "model" / "vocab.json").write_text(json.dumps(vocabulary))
+        assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
+        prefixes = json.loads((tmp_path / "out" / "prefixes.json").read_text())
+        assert prefixes == {"source": ["__en__"], "target": ["__de__"]}
+
+    def import_prefixes(self, tmp_path, source="en", target="de"):
+        status = self.run(tmp_path / "model", "--source-lang", source, "--target-lang", target)
+        if status:
+            return None
+        path = tmp_path / "out" / "model.pt"
+        _, task = load_model(path)
+        prefixes = json.loads((path.parent / "prefixes.json").read_text())
+        return [task.source_dictionary.index(prefixes[s][0]) for s in ("source", "target")], path
+
+    def edit(self, path, **changes):
+        """Change entries of a JSON file, or make it."""
+        found = json.loads(path.read_text()) if path.is_file() else {}
+        path.write_text(json.dumps(found | changes))
+
+    def find_code_rows(self, tmp_path, **languages):
+        """Return the rows of transformers that the codes of both languages have, by their
+        embeddings."""
+        from safetensors.torch import load_file
+
+        found, path = self.import_prefixes(tmp_path, **languages)
+        table = load_file(tmp_path / "model" / "model.safetensors")["model.shared.weight"]
+        state = torch.load(path, weights_only=True)["model"]
+        return [
+            int((table - state["encoder.embed_tokens.weight"][i]).abs().sum(1).argmin())
+            for i in found
+        ]
+
+    @pytest.mark.parametrize("kind", ["m2m100", "wmt21", None])
+    def test_codes_of_m2m_that_no_file_lists_have_the_places_of_its_list(self, tmp_path, kind):
+        """As transformers 5 saves them; vocab.json may end before its largest index + 1."""
+        folder = tmp_path / "model"
+        save_m2m(folder)
+        (folder / "special_tokens_map.json").unlink()
+        special = {"0": {"content": "<s>"}, "1": {"content": "<pad>"}}
+        config = {} if kind is None else {"language_codes": kind}
+        self.edit(folder / "tokenizer_config.json", added_tokens_decoder=special, **config)
+        count = len(json.loads((folder / "vocab.json").read_text()))
+        places = {"en": 0, "de": 7} if kind == "wmt21" else {"en": 18, "de": 16}
+        rows = self.find_code_rows(tmp_path)
+        assert rows == [count + places["en"], count + places["de"]]
+
+    def test_codes_of_m2m_follow_the_number_of_entries(self, tmp_path):
+        folder = tmp_path / "model"
+        save_m2m(folder)
+        vocabulary = json.loads((folder / "vocab.json").read_text())
+        last = list(vocabulary)[-1]
+        count = len(vocabulary)
+        self.edit(folder / "vocab.json", **{last: count + 104})  # a gap
+        assert self.find_code_rows(tmp_path) == [count + 18, count + 16]
+
+    def test_too_few_words_for_the_codes_are_rejected(self, tmp_path):
+        folder = tmp_path / "model"
+        save_m2m(folder)
+        count = len(json.loads((folder / "vocab.json").read_text()))
+        self.edit(folder / "config.json", vocab_size=count + 10)
+        assert self.import_prefixes(tmp_path) is None
+
+    def test_an_unknown_list_of_codes_is_rejected(self, tmp_path):
+        save_m2m(tmp_path / "model")
+        self.edit(tmp_path / "model" / "tokenizer_config.json", language_codes="other")
+        assert self.import_prefixes(tmp_path) is None
+
+    def test_added_words_of_old_folders_have_their_numbers(self, tmp_path):
+        """Also a word before the codes in special_tokens_map.json shifts no language."""
+        folder = tmp_path / "model"
+        save_m2m(folder)
+        codes = json.loads((folder / "special_tokens_map.json").read_text())
+        codes = ["<extra>", *codes["additional_special_tokens"]]
+        self.edit(folder / "special_tokens_map.json", additional_special_tokens=codes)
+        count = len(json.loads((folder / "vocab.json").read_text()))
+        self.edit(folder / "added_tokens.json", __tyv__=count + 103)
+        assert self.find_code_rows(tmp_path, target="tyv") == [count + 18, count + 103]
+
+    def test_codes_of_nllb_come_before_other_added_words(self, tmp_path):
+        folder = tmp_path / "model"
+        save_m2m(folder, is_nllb=True)
+        (folder / "tokenizer.json").unlink()
+        names = ["<extra>", "deu_Latn", "eng_Latn"]
+        self.edit(folder / "special_tokens_map.json", additional_special_tokens=names)
+        languages = {"source": "eng_Latn", "target": "deu_Latn"}
+        first = self.count_pieces(folder)
+        assert self.find_code_rows(tmp_path, **languages) == [first + 1, first]
+
+    def count_pieces(self, folder):
+        import sentencepiece
+
+        path = folder / "sentencepiece.bpe.model"
+        return len(sentencepiece.SentencePieceProcessor(model_file=str(path))) + 1
+
+    def test_codes_behind_the_source_are_rejected(self, tmp_path):
+        save_m2m(tmp_path / "model", is_nllb=True)
+        self.edit(tmp_path / "model" / "tokenizer_config.json", legacy_behaviour=True)
+        assert self.import_prefixes(tmp_path, "eng_Latn", "deu_Latn") is None
+
+    def test_one_language_with_two_vocabularies_is_rejected(self, folder):
+        vocabulary = json.loads((folder / "vocab.json").read_text())
+        words = list(vocabulary)
+        words[2:4] = words[3:1:-1]
+        (folder / "target_vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
+        languages = ("--source-lang", "deu", "--target-lang", "deu")
+        assert self.run(folder, *languages) == 1
+        (folder / "target_vocab.json").unlink()
+        assert self.run(folder, *languages) == 0
+
+    def test_added_words_that_sentencepiece_cuts_are_named(self, folder, caplog):
+        vocabulary = json.loads((folder / "vocab.json").read_text())
+        index = vocabulary.pop(list(vocabulary)[-2])  # of a piece
+        (folder / "vocab.json").write_text(json.dumps(vocabulary | {"[NUM]": index}))
+        (folder / "added_tokens.json").write_text(json.dumps({"[NUM]": index, ">>deu<<": 2}))
+        assert self.run(folder, "--target-lang", "deu") == 0
+        assert "[NUM] was added" in caplog.text
+
+    def test_decoding_starts_with_the_token_of_the_configuration(self, tmp_path):
+        """M2M-100's start token is EOS; another one has an embedding of its own in the decoder."""
+        theirs = save_m2m(tmp_path / "model")
+        path = tmp_path / "model" / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder_start_token_id": 0}))
+        assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
+        ours, _ = load_model(tmp_path / "out" / "model.pt")
+        source, target = torch.tensor([[9, 12, 2]]), torch.tensor([[2, 15, 20]])
+        with torch.no_grad():
+            found = ours(source, None, target)[0]
+            theirs_input = target.clone()
+            theirs_input[:, 0] = 0
+            expected = theirs(input_ids=source, decoder_input_ids=theirs_input).logits
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+    def test_a_language_that_the_model_lacks_is_rejected(self, folder):
+        assert self.run(folder, "--target-lang", "xyz") == 1
+        assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+    def test_pickled_parameters_give_the_same_checkpoint(self, folder, tmp_path):
+        from safetensors.torch import load_file
+
+        assert self.run(folder, "--target-lang", "deu") == 0
+        expected = torch.load(folder.parent / "out" / "model.pt", weights_only=True)["model"]
+        (folder.parent / "out").rename(tmp_path / "first")
+        state = load_file(folder / "model.safetensors")
+        names = list(state)
+        half = len(names) // 2
+        for number, part in enumerate((names[:half], names[half:])):
+            torch.save({n: state[n] for n in part}, folder / f"pytorch_model-{number}.bin")
+        (folder / "model.safetensors").unlink()
+        assert self.run(folder, "--target-lang", "deu") == 0
+        found = torch.load(folder.parent / "out" / "model.pt", weights_only=True)["model"]
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+    @pytest.mark.parametrize(
+        ("name", "kept"), [("encoder.layers.0.fc1.weight", False), ("layers.0.lora_A", True)]
+    )
+    def test_a_parameter_too_few_or_too_many_is_named(self, folder, capsys, name, kept):
+        """A missing file of several, and an adapter."""
+        from safetensors.torch import load_file, save_file
+
+        state = load_file(folder / "model.safetensors")
+        if kept:
+            state[f"model.encoder.{name}"] = torch.zeros(1)
+        else:
+            del state[f"model.{name}"]
+        save_file(state, folder / "model.safetensors")
+        assert self.run(folder, "--target-lang", "deu") == 1
+        assert name in capsys.readouterr().err
+
+    def test_a_pickle_that_runs_code_is_rejected(self, folder, tmp_path):
+        class Malicious:
+            def __reduce__(self):
+                return Path.touch, (tmp_path / "touched",)
+
+        (folder / "model.safetensors").unlink()
+        with (folder / "pytorch_model.bin").open("wb") as stream:
+            pickle.dump({"weight": Malicious()}, stream)
+        assert self.run(folder, "--target-lang", "deu") == 1
+        assert not (tmp_path / "touched").exists()
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("config.json", None),
+            ("vocab.json", None),
+            ("model.safetensors", None),
+            ("config.json", {"model_type": "t5"}),
+            ("config.json", {"activation_function": "quick_gelu"}),
+            ("config.json", {"encoder_layers": 3}),
+            ("config.json", {"vocab_size": 20}),
+            ("config.json", {"vocab_size": 5000}),
+            ("config.json", {"d_model": 30}),
+            ("config.json", {"d_model": None}),
+            ("config.json", {"decoder_start_token_id": 9999}),
+            ("source.spm", None),
+            ("vocab.json", {"a\rb": 10}),
+            ("vocab.json", {"extra": 10_000}),
+            ("vocab.json", {"</s>": 1}),
+        ],
+    )
+    def test_files_that_are_missing_or_do_not_fit_are_rejected(self, folder, name, change):
+        path = folder / name
+        if change is None:
+            path.unlink()
+        else:
+            path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        assert self.run(folder, "--target-lang", "deu") == 1
+        assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+    def test_options_build_a_model_that_is_fine_tuned(self, folder):
+        """The options of the file, with another encoding, load all parameters but positions."""
+        assert self.run(folder, "--target-lang", "deu") == 0
+        output = folder.parent / "out"
+        state = torch.load(output / "model.pt", weights_only=True)["model"]
+        _, task = load_model(output / "model.pt")
+        parser = options.get_training_parser()
+        words = (output / "options.txt").read_text().split()
+        args = options.parse_args_and_arch(parser, [".", "--arch", "rope_transformer", *words])
+        model = build_model(args, task)
+        model.load_state_dict(state, strict=True)
+        weight = model.state_dict()["decoder.layers.1.fc1.weight"]
+        torch.testing.assert_close(weight, state["decoder.layers.1.fc1.weight"])
+        args.output_bias = False
+        with pytest.raises(ValueError, match="--output-bias"):
+            build_model(args, task).load_state_dict(state, strict=True)
