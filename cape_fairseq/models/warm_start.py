@@ -267,10 +267,12 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
 def changes_evaluation(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether two position options compute other positions without noise. FLOATER begins as
     its base encoding."""
-    names = [options["base"] for options in (old, new)]
-    known = [ENCODINGS[name].evaluated_as if name in ENCODINGS else None for name in names]
-    before, after = (other or name for name, other in zip(names, known, strict=True))
-    return before != after
+
+    def find_positions(options: dict[str, Any]) -> str:
+        name = options["base"]
+        return getattr(ENCODINGS.get(name), "evaluated_as", None) or name
+
+    return find_positions(old) != find_positions(new)
 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
