@@ -8,7 +8,7 @@ import torch
 
 from cape_fairseq.command_line import UserError, build_parser, parse_output, write_atomically
 from cape_fairseq.inference.checkpoints import read_checkpoint
-from cape_fairseq.models.warm_start import decode_options
+from cape_fairseq.models.settings import Settings
 from cape_fairseq.options import format_flag
 
 EXAMPLES = """
@@ -98,8 +98,8 @@ def check_same_model(
         if name.endswith("words"):
             reason = f"another dictionary ({name.partition('.')[0]}'s words)"
         elif name.endswith("position_options"):
-            own, other = decode_options(model[name]), decode_options(first[name])
-            differs = [k for k in {**own, **other} if own.get(k) != other.get(k)]
+            own, other = Settings.decode(model[name]), Settings.decode(first[name])
+            differs = own.list_differences(other)
             reason = f"other position options ({', '.join(map(format_flag, differs))})"
         raise UserError(f"{path} has {reason} than {first_path}")
 

@@ -24,8 +24,9 @@ from cape_fairseq.models.config import (
 from cape_fairseq.models.decoder import PositionalDecoder
 from cape_fairseq.models.dimensions import check_dimensions
 from cape_fairseq.models.encoder import PositionalEncoder
+from cape_fairseq.models.settings import Settings
 from cape_fairseq.models.source_scale import resolve_source_scale
-from cape_fairseq.models.warm_start import encode_options, prepare_state_dict
+from cape_fairseq.models.warm_start import prepare_state_dict
 from cape_fairseq.modules.admin import initialize_omegas
 from cape_fairseq.modules.dropout import name_dropouts, replace_dropout
 from cape_fairseq.options import format_flag
@@ -42,8 +43,7 @@ class PositionalTransformer(TransformerModelBase):
         super().__init__(cfg, encoder, decoder)
         decoder.positions.share_parameters(encoder.positions)
         self.num_updates = 0
-        # fairseq hands a model the tensors of a checkpoint only, not its options.
-        encoder.register_buffer("position_options", encode_options(cfg))
+        encoder.register_buffer("position_options", Settings.of(cfg).encode())
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:

@@ -7,7 +7,6 @@ any other difference fails in loading.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from typing import Any, NamedTuple
@@ -15,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from cape_fairseq.models.config import find_encoding, list_options
+from cape_fairseq.models.config import find_encoding
+from cape_fairseq.models.settings import Settings
 from cape_fairseq.models.words import check_words
 from cape_fairseq.options import format_flag, list_fields
 from cape_fairseq.positions import ENCODINGS
@@ -42,10 +42,10 @@ RENAMED = (
 
 
 class StoredModel(NamedTuple):
-    """A checkpoint: its parameters by their names of today, and its position options."""
+    """A checkpoint: its parameters by their names of today, and its settings."""
 
     parameters: State
-    options: dict[str, Any]
+    settings: Settings
     is_stock: bool
 
     @classmethod
@@ -53,8 +53,11 @@ class StoredModel(NamedTuple):
         """Read a checkpoint's state."""
         state = {key: value for key, value in state.items() if not UNUSED.fullmatch(key)}
         is_stock = OPTIONS not in state
-        options = infer_stock_options(state) if is_stock else decode_options(state.pop(OPTIONS))
-        return cls({rename(key): value for key, value in state.items()}, options, is_stock)
+        if is_stock:
+            settings = Settings.of_stock(is_learned=any(rename(key) != key for key in state))
+        else:
+            settings = Settings.decode(state.pop(OPTIONS))
+        return cls({rename(key): value for key, value in state.items()}, settings, is_stock)
 
     @property
     def scale(self) -> float:
@@ -64,9 +67,9 @@ class StoredModel(NamedTuple):
     @property
     def has_chosen_scale(self) -> bool:
         """Return whether the source scale was given, counted or inherited: no default of 1."""
-        base = ENCODINGS.get(self.options["base"])
+        base = ENCODINGS.get(self.settings.base)
         is_counted = base is not None and base.default_source_scale == "auto"
-        is_given = self.options.get("source_scale") is not None
+        is_given = self.settings.get("source_scale") is not None
         return is_given or is_counted or self.scale != 1
 
 
@@ -78,21 +81,6 @@ class Changes(NamedTuple):
     dropped: list[str]  # parameters of positions that the model lacks
     omegas: list[str]  # ADMIN's residual weights that the checkpoint lacks
     scale: float  # the source scale that counts
-
-
-def encode_options(cfg: Any) -> Tensor:
-    """Store the position options of a model as the bytes of a JSON text.
-
-    They are integers, so that neither half precision nor an average of checkpoints changes them.
-    """
-    options = {item.name: getattr(cfg, item.name) for item in list_options(cfg)}
-    options["base"] = find_encoding(cfg).find_base(cfg).name
-    return torch.tensor(list(json.dumps(options).encode()), dtype=torch.long)
-
-
-def decode_options(stored: Tensor) -> dict[str, Any]:
-    """Undo :func:`encode_options`."""
-    return json.loads(bytes(stored.tolist()))
 
 
 def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None:
@@ -121,25 +109,18 @@ def rename(key: str) -> str:
     return key
 
 
-def infer_stock_options(state: State) -> dict[str, Any]:
-    """Return the position options of a checkpoint of fairseq's ``transformer``."""
-    is_learned = any(rename(key) != key for key in state)
-    name = "abspos" if is_learned else "sinpos"
-    return {"position_encoding": name, "base": name, "source_bos": "off"}
-
-
 def check_fixed_options(cfg: Any, stored: StoredModel) -> None:
     """Raise ValueError if an option that gives parameters their meaning is not the checkpoint's."""
     cls = find_encoding(cfg)
     base = cls.find_base(cfg)
-    if base is not cls and base.name not in ("nopos", stored.options["base"]):
-        old = stored.options["base"]
+    old = stored.settings.base
+    if base is not cls and base.name not in ("nopos", old):
         raise ValueError(
             f"this checkpoint has {old} positions, which FLOATER keeps, and "
             f"--floater-base-encoding is {base.name}; give --floater-base-encoding {old}"
         )
     for item in list_fields(*dict.fromkeys((cls.config, base.config))):
-        old, new = stored.options.get(item.name), getattr(cfg, item.name)
+        old, new = stored.settings.get(item.name), getattr(cfg, item.name)
         is_base = item.name == "floater_base_encoding"  # the checkpoint's own encoding counts
         if item.metadata.get("fixed") and old is not None and new != old and not is_base:
             flag = format_flag(item.name)
@@ -191,8 +172,8 @@ def check_tables(model: nn.Module, stored: StoredModel) -> None:
 
 def compare(stored: StoredModel, model: nn.Module) -> Changes:
     """Find what loading a checkpoint into a model changes; neither is changed here."""
-    current, parameters = decode_options(model.encoder.position_options), model.state_dict()
-    renamed = rename_base_encoding(stored, current)
+    parameters = model.state_dict()
+    renamed = rename_base_encoding(stored, Settings.of(model.cfg))
     names = {renamed.get(key, key) for key in stored.parameters} | {OPTIONS, SCALE}
     missing = [key for key in parameters if key not in names]
     initialized = [key for key in missing if POSITIONS.match(key)]
@@ -207,10 +188,10 @@ def compare(stored: StoredModel, model: nn.Module) -> Changes:
     )
 
 
-def rename_base_encoding(stored: StoredModel, current: dict[str, Any]) -> dict[str, str]:
+def rename_base_encoding(stored: StoredModel, current: Settings) -> dict[str, str]:
     """Return new names of the parameters of an encoding that becomes another's base, or back."""
-    has_base = current["base"] != current["position_encoding"]
-    had_base = stored.options["base"] != stored.options["position_encoding"]
+    has_base = current.base != current.encoding
+    had_base = stored.settings.base != stored.settings.encoding
     below, moved = "positions.base_encoding.", {}
     for key in stored.parameters:
         if has_base and not had_base and ".positions." in key:
@@ -236,9 +217,9 @@ def choose_scale(stored: StoredModel, model: nn.Module) -> float:
     return stored.scale if stored.has_chosen_scale else own
 
 
-def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> list[str]:
+def describe(changes: Changes, stored: StoredModel, current: Settings) -> list[str]:
     """Describe changes for the user."""
-    messages = []
+    messages, before = [], stored.settings
     if torch.tensor(changes.scale) != torch.tensor(stored.scale):  # in single precision
         messages.append(f"source scale {changes.scale:.4f} instead of {stored.scale:.4f}")
     if changes.initialized:
@@ -247,32 +228,20 @@ def describe(changes: Changes, stored: StoredModel, current: dict[str, Any]) -> 
         messages.append(f"dropped {', '.join(changes.dropped)}")
     if changes.omegas:
         messages.append(f"set {len(changes.omegas)} residual weights to 1")
-    if changes_evaluation(stored.options, current):
+    if before.evaluated_as != current.evaluated_as:
         messages.append("the positions of evaluation change, so it must be fine-tuned")
-    context = stored.options.get("sentence_context")
-    if context is not None and "target_context" not in stored.options:
+    if before.get("sentence_context") is not None and "target_context" not in before.options:
         messages.append("its separator <s> was a token of its own and is </s> now, so fine-tune it")
-    if current["sentence_context"] is not None and stored.options.get("source_bos") == "on":
+    if current.get("sentence_context") is not None and before.get("source_bos") == "on":
         messages.append("documents turn its --source-bos off, so it must be fine-tuned")
-    for name, old in stored.options.items():
+    for name, old in before.options.items():
         new = current.get(name)
         is_same = old is None or old is False or old == new
-        if not is_same and name not in ("position_encoding", "source_scale", "base"):
+        if not is_same and name not in ("position_encoding", "source_scale"):
             messages.append(
                 f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}"
             )
     return messages
-
-
-def changes_evaluation(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Return whether two position options compute other positions without noise. FLOATER begins as
-    its base encoding."""
-
-    def find_positions(options: dict[str, Any]) -> str:
-        name = options["base"]
-        return getattr(ENCODINGS.get(name), "evaluated_as", None) or name
-
-    return find_positions(old) != find_positions(new)
 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
@@ -280,12 +249,12 @@ def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
     scale = f"{changes.scale:.4f}"
     if scale != f"{float(model.encoder.source_scale):.4f}":  # what was logged with the options
         logger.info("source scale %s, the checkpoint's", scale)
-    messages = describe(changes, stored, decode_options(model.encoder.position_options))
+    messages = describe(changes, stored, Settings.of(model.cfg))
     if not messages:
         return
-    names = f"{stored.options['position_encoding']} to {model.cfg.position_encoding}"
     source = "a checkpoint of stock fairseq, " if stored.is_stock else ""
-    logger.warning("warm start from %s%s: %s", source, names, "; ".join(messages))
+    old, new = stored.settings.encoding, model.cfg.position_encoding
+    logger.warning("warm start from %s%s to %s: %s", source, old, new, "; ".join(messages))
 
 
 def build_state(changes: Changes, stored: StoredModel, model: nn.Module) -> State:
