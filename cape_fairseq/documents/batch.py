@@ -1,18 +1,15 @@
-"""A batch of encoded documents, and the parts of it that one search needs."""
+"""A batch of encoded documents, and the parts of it that the search of a sentence needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from cape_fairseq.models.encoder_out import SOURCE_LAYOUT, SOURCE_POSITIONS, EncoderOut
-from cape_fairseq.modules.masks import count_leading
+from cape_fairseq.models.source_state import SOURCE_STATE, EncoderOut
 from cape_fairseq.modules.windows import Window
-from cape_fairseq.positions.layout import Layout
 
 
 class EncodedDocuments:
@@ -20,8 +17,7 @@ class EncodedDocuments:
 
     Args:
         encoder_outs: of each model.
-        sample: fairseq's, with the ids of the documents.
-        counts: number of sentences, int64 [B].
+        ids: fairseq's numbers of the documents, int64 [B], or None.
         prefixes: of each document, the first tokens of its first sentences; or empty.
         constraints: of fairseq's constrained search, one row a document, or None.
         sentence_prefix: first tokens of every sentence that has no prefix of its own.
@@ -30,26 +26,28 @@ class EncodedDocuments:
     def __init__(
         self,
         encoder_outs: list[EncoderOut],
-        sample: dict[str, Any],
-        counts: Tensor,
+        ids: Tensor | None,
         prefixes: list[list[list[int]]],
         constraints: Tensor | None = None,
         sentence_prefix: Sequence[int] = (),
     ) -> None:
+        self.encoder_outs, self.prefixes, self.constraints = encoder_outs, prefixes, constraints
         self.sentence_prefix = list(sentence_prefix)
-        self.encoder_outs, self.counts = encoder_outs, counts
-        self.prefixes, self.constraints = prefixes, constraints
-        given = sample.get("id")
-        self.ids = given if isinstance(given, Tensor) else torch.arange(len(counts))
-        self.ids = self.ids.to(counts.device)
+        self.layout = encoder_outs[0][SOURCE_STATE].layout
+        self.counts = self.layout.sentence.amax(1) + 1  # sentences of each document, int64 [B]
+        given = torch.arange(len(self.counts)) if ids is None else ids
+        self.ids = given.to(self.counts.device)
+
+    def measure_sentences(self) -> Tensor:
+        """Return the source tokens of each sentence, int64 [B, sentences]; 0 behind the last."""
+        shape = len(self.counts), int(self.counts.max())
+        lengths = torch.zeros(shape, dtype=torch.long, device=self.counts.device)
+        return lengths.scatter_add_(1, self.layout.sentence, (~self.layout.padding).long())
 
     def group_sentences(self, max_tokens: int) -> list[Tensor]:
         """Group all sentences by length: int64 [R, 2] of document and sentence each, of at most
         ``max_tokens`` source tokens with padding."""
-        layout = Layout(*self.encoder_outs[0][SOURCE_LAYOUT])
-        lengths = torch.zeros(len(self.counts), int(self.counts.max()), dtype=torch.long)
-        lengths = lengths.to(layout.sentence.device)
-        lengths.scatter_add_(1, layout.sentence, (~layout.padding).long())
+        lengths = self.measure_sentences()
         places = lengths.nonzero()
         ordered = lengths[places[:, 0], places[:, 1]].sort(descending=True)
         groups, start, sizes = [], 0, ordered.values.tolist()
@@ -64,19 +62,16 @@ class EncodedDocuments:
     ) -> EncoderOut:
         """Return a model's encoder output for the window around one sentence of each row."""
         out = self.encoder_outs[model_number]
-        layout = Layout(*(part[rows] for part in out[SOURCE_LAYOUT]))
-        columns, padding = find_window_columns(layout, sentences, window)
-        part = Layout(*(x.gather(1, columns) for x in layout))._replace(padding=padding)
-        rows = rows.unsqueeze(1)
+        state = out[SOURCE_STATE].select(rows)
+        spans = state.find_window(sentences, window)
         return {
-            "encoder_out": [x[columns.t(), rows.t()] for x in out["encoder_out"]],
-            "encoder_padding_mask": [padding],
+            "encoder_out": [x[spans.columns.t(), rows] for x in out["encoder_out"]],
+            "encoder_padding_mask": [spans.padding],
             "encoder_embedding": [],
             "encoder_states": [],
             "src_tokens": [],
             "src_lengths": [],
-            SOURCE_LAYOUT: list(part),
-            SOURCE_POSITIONS: [x[rows, columns] for x in out[SOURCE_POSITIONS]],
+            SOURCE_STATE: state.cut(spans, sentences),
         }
 
     def select_constraints(self, rows: Tensor) -> Tensor | None:
@@ -102,15 +97,3 @@ class EncodedDocuments:
             found = [tokens[:limit] for tokens, limit in pairs]
         parts = [torch.tensor(tokens, dtype=torch.long) for tokens in found]
         return pad_sequence(parts, batch_first=True, padding_value=pad).to(rows.device)
-
-
-def find_window_columns(layout: Layout, sentences: Tensor, window: Window) -> tuple[Tensor, Tensor]:
-    """Return the columns of the window around one sentence of each row, int64 [R, W], and whether
-    they are padding behind it, bool [R, W]."""
-    firsts, ends = window.find_columns(sentences.unsqueeze(1), layout.sentence)
-    leading = count_leading(layout.padding).unsqueeze(1)
-    text_ends = leading + (~layout.padding).sum(1, keepdim=True)
-    firsts, ends = firsts.clamp(min=leading), torch.minimum(ends, text_ends)
-    width = int((ends - firsts).max())
-    columns = firsts + torch.arange(width, device=sentences.device)
-    return torch.minimum(columns, ends - 1), columns >= ends

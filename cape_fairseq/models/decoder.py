@@ -6,19 +6,11 @@ import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder_out import (
-    EARLIER_LAYOUT,
-    FIRST_SENTENCE,
-    SOURCE_LAYOUT,
-    SOURCE_POSITIONS,
-    SOURCE_SUMMARY,
-    EncoderOut,
-    get_entry,
-    get_layout,
-)
-from cape_fairseq.models.positional_side import PositionalSide
+from cape_fairseq.models.key_cache import KeyCache
+from cape_fairseq.models.positional_side import PositionalSide, Positions
+from cape_fairseq.models.source_state import EncoderOut, SourceState, get_source
 from cape_fairseq.models.words import hash_words
-from cape_fairseq.modules.attention import IncrementalState
+from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
 from cape_fairseq.modules.graph import keep_in_graph
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.masks import build_mask, drop_bos, has_leading_padding, has_padding
@@ -28,6 +20,15 @@ from cape_fairseq.modules.windows import Window, WindowMask, find_first
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import LayerBiases, Noise
 from cape_fairseq.positions.layout import Layout, find_layout
+
+
+class Step(NamedTuple):
+    """What a call of the decoder computes."""
+
+    queries: int  # scores of so many tokens, the last ones
+    causal: bool  # later tokens are hidden
+    cache: KeyCache | None = None  # of earlier tokens; None in the parallel pass
+    has_source_keys: bool = False  # an earlier step computed the keys of the cross-attention
 
 
 class DecoderPlan(NamedTuple):
@@ -86,17 +87,20 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
-        is_step = incremental_state is not None and not all_tokens
-        queries = 1 if is_step else prev_output_tokens.size(1)
-        has_keys = is_step and prev_output_tokens.size(1) > 1  # of the cross-attention
-        causal = not full_context_alignment
-        plan = self.plan_layers(prev_output_tokens, encoder_out, noise, queries, causal, has_keys)
+        step = Step(prev_output_tokens.size(1), causal=not full_context_alignment)
+        if incremental_state is not None:
+            cache = incremental_state.setdefault(KEY_CACHE, KeyCache())
+            has_source_keys = not all_tokens and prev_output_tokens.size(1) > 1
+            queries = prev_output_tokens.size(1) if all_tokens else 1
+            step = Step(queries, step.causal, cache, has_source_keys)
+        source = get_source(encoder_out)
+        plan = self.plan_layers(prev_output_tokens, source, noise, step)
         # Weights cost time, and in training only a criterion on alignments needs them.
         wants_weights = alignment_layer is not None or self.align_in_training or not self.training
         if alignment_layer is None:
             alignment_layer = self.num_layers - 1
         weighted_layer = alignment_layer if wants_weights else None
-        x = self.embed(prev_output_tokens[:, -queries:], plan.embeddings)
+        x = self.embed(prev_output_tokens[:, -step.queries :], plan.embeddings)
         states, weights = self.run_layers(x, encoder_out, plan, incremental_state, weighted_layer)
         x = self.finish(states[-1])
         if weights is not None:
@@ -108,38 +112,26 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         return x, {"attn": [weights], "inner_states": states}
 
     def plan_layers(
-        self,
-        tokens: Tensor,
-        encoder_out: EncoderOut | None,
-        noise: Noise,
-        queries: int,
-        causal: bool,
-        has_keys: bool,
+        self, tokens: Tensor, source: SourceState | None, noise: Noise, step: Step
     ) -> DecoderPlan:
-        """Plan the attentions of the last ``queries`` tokens of int64 [B, T] in all layers.
-
-        ``has_keys`` says that an earlier step computed the keys of the cross-attention.
-        """
-        layout = self.find_layout(tokens, encoder_out)
-        source = get_layout(encoder_out, SOURCE_LAYOUT)
-        summary = get_entry(encoder_out, SOURCE_SUMMARY)
-        positions = self.noise_source.augment(layout.offset, layout.padding, noise, summary)
-        attended = self.find_attention_positions(positions, layout, noise, summary)
+        """Plan the attentions of a step in all layers; ``tokens`` are int64 [B, T]."""
+        layout = self.find_layout(tokens, source)
+        summary = None if source is None else source.summary
+        positions = self.find_positions(layout, noise, summary)
         if self.training and torch.is_grad_enabled() and source is not None:
-            self.positions.count_lengths(layout, source)
-        last = slice(-queries, None)
+            self.positions.count_lengths(layout, source.layout)
+        queries, added = layout.select(slice(-step.queries, None)), positions.added
+        added = added[:, -step.queries :]
         cross_plan = AttentionPlan()
         if source is not None:
-            cross_plan = self.plan_cross_attention(
-                layout.select(last), positions[:, last], source, encoder_out, has_keys
-            )
+            cross_plan = self.plan_cross_attention(queries, added, source, step)
         bound = self.bound_offsets(layout)
-        new_source = None if has_keys else source
+        new_source = None if step.has_source_keys else source
         return DecoderPlan(
-            self_attention=self.plan_self_attention(layout, attended, encoder_out, queries, causal),
+            self_attention=self.plan_self_attention(layout, positions, step),
             cross_attention=cross_plan,
-            biases=self.compute_biases(layout, queries, new_source, bound),
-            embeddings=self.positions.embed(positions[:, last], bound),
+            biases=self.compute_biases(queries, new_source, bound),
+            embeddings=self.positions.embed(added, bound),
         )
 
     def run_layers(
@@ -153,7 +145,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         """Return the input of the first layer and the outputs of all, each [T, B, C], and the
         cross-attention weights [B, H, T, S] of ``weighted_layer``."""
         states, weights = [x], None
-        source = get_entry(encoder_out, "encoder_out")
+        hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
         for layer in self.layers:
             if layer.number > 0:
                 x = self.add_embedding(x, plan.embeddings, layer.number)
@@ -165,7 +157,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             if layer.number == weighted_layer and cross_plan.blocks is None:
                 cross_plan = cross_plan._replace(need_weights=True)
             x, layer_weights = self.run_layer(
-                layer, x, source, self_plan, cross_plan, incremental_state
+                layer, x, hidden, self_plan, cross_plan, incremental_state
             )
             states.append(x)
             if layer_weights is not None:
@@ -183,8 +175,9 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
     ) -> Tensor:
         """Average weights [B, H, T, S] over heads, without the source BOS."""
         weights = weights[:, :heads].mean(dim=1)
-        padding = get_entry(encoder_out, "encoder_padding_mask")
-        return drop_bos(weights, padding) if self.has_source_bos else weights
+        if not self.has_source_bos:
+            return weights
+        return drop_bos(weights, encoder_out["encoder_padding_mask"][0])
 
     def extract_features(
         self,
@@ -197,81 +190,75 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         """Run :meth:`forward` without the output projection; the arguments are fairseq's."""
         return self(prev_output_tokens, encoder_out, incremental_state, True, *args, **kwargs)
 
-    def find_layout(self, tokens: Tensor, encoder_out: EncoderOut | None) -> Layout:
-        """Find the layout of int64 [B, T], in a document after its earlier sentences."""
+    def find_layout(self, tokens: Tensor, source: SourceState | None) -> Layout:
+        """Find the layout of int64 [B, T]; in a document, sentences are those of the source."""
         if self.window is None:
             return find_layout(tokens, self.padding_idx)
-        source = get_layout(encoder_out, SOURCE_LAYOUT)
-        first = get_entry(encoder_out, FIRST_SENTENCE)
-        first = 0 if first is None else first
-        last = None if source is None else source.sentence.amax(1, keepdim=True)
-        layout = find_layout(tokens, self.padding_idx, self.separator, True, first, last)
-        earlier = get_layout(encoder_out, EARLIER_LAYOUT)
-        return layout if earlier is None else layout.continue_from(earlier)
+        first, last = 0, None
+        if source is not None:
+            first = 0 if source.first is None else source.first
+            last = source.layout.sentence.amax(1, keepdim=True)
+        return find_layout(tokens, self.padding_idx, self.separator, True, first, last)
 
     def plan_self_attention(
-        self,
-        layout: Layout,
-        positions: Tensor,
-        encoder_out: EncoderOut | None,
-        queries: int,
-        causal: bool,
+        self, layout: Layout, positions: Positions, step: Step
     ) -> AttentionPlan:
-        """Plan the self-attention of the last ``queries`` tokens to all, and to the keys of earlier
-        sentences."""
+        """Plan the self-attention of a step to all tokens, and to the keys of earlier sentences."""
         if self.window is None:
             # Padding on the right is later than every real token, and so hidden already.
-            is_hidden = causal and not has_leading_padding(layout.padding)
+            is_hidden = step.causal and not has_leading_padding(layout.padding)
             padding = None if is_hidden else layout.padding
-            return self.plan_sentence(positions, queries, padding, causal)
-        earlier = get_layout(encoder_out, EARLIER_LAYOUT)
-        if earlier is not None:
-            before = self.positions.attention_positions(earlier.offset, earlier.column, False)
-            positions = torch.cat([before, positions.expand(layout.padding.shape)], dim=1)
-            layout = earlier.join(layout)
-        return self.plan_document(layout, positions, queries, causal)
+            return self.plan_sentence(positions.attended, step.queries, padding, step.causal)
+        attended = positions.attended
+        if step.cache is not None:
+            new = layout.select(slice(-step.queries, None))
+            layout = step.cache.append_layout(new, self.window)
+            attended = self.positions.attention_positions(layout.offset, layout.column, False)
+        return self.plan_document(layout, attended, step.queries, step.causal)
 
     def plan_cross_attention(
-        self,
-        layout: Layout,
-        positions: Tensor,
-        source: Layout,
-        encoder_out: EncoderOut,
-        has_keys: bool,
+        self, queries: Layout, positions: Tensor, source: SourceState, step: Step
     ) -> AttentionPlan:
         """Plan the cross-attention of queries with this layout and these positions."""
-        source_positions = get_entry(encoder_out, SOURCE_POSITIONS)
-        plan = self.plan_source_mask(layout, source)
+        plan = self.plan_source_mask(queries, source.layout)
         if not self.positions.rotates_cross_attention:
             return plan
         if self.window is not None and self.cross_window.before > 0:
-            positions = positions + find_starts(source_positions, source, layout)
+            positions = positions + find_starts(source, queries)
         rotation = self.positions.rotation(positions)
-        key_rotation = None if has_keys else self.positions.rotation(source_positions)
+        if step.has_source_keys:
+            return plan._replace(query_rotation=rotation)
+        key_rotation = self.positions.rotation(source.positions)
         return plan._replace(query_rotation=rotation, key_rotation=key_rotation)
 
-    def plan_source_mask(self, layout: Layout, source: Layout) -> AttentionPlan:
+    def plan_source_mask(self, queries: Layout, source: Layout) -> AttentionPlan:
         """Plan what queries see of the source: all of a sentence, or a document's window."""
         padding = source.padding if has_padding(source.padding) else None
         if self.window is None:
             return AttentionPlan(build_mask(padding, 1, causal=False))
         mask = WindowMask(
-            self.cross_window, layout.sentence, source.sentence, layout.padding, padding
+            self.cross_window, queries.sentence, source.sentence, queries.padding, padding
         )
         if mask.is_long:
             return AttentionPlan(blocks=mask.build_blocks())
         return AttentionPlan(mask.build())
 
     def compute_biases(
-        self, layout: Layout, queries: int, source: Layout | None, bound: int
+        self, queries: Layout, source: SourceState | None, bound: int
     ) -> list[LayerBiases]:
-        """Compute the biases of the last ``queries`` tokens, and those of the source's keys unless
-        an earlier step computed them. All offsets of the layout are below ``bound``."""
-        offsets = layout.offset[:, -queries:]
+        """Compute the biases of queries, and those of the source's keys, unless an earlier step
+        computed them. All offsets of the target are below ``bound``."""
         if source is None:
-            return self.positions.attention_biases(offsets, None, bound)
-        bound = max(bound, self.bound_offsets(source))
-        return self.positions.attention_biases(offsets, source.offset, bound)
+            return self.positions.attention_biases(queries.offset, None, bound)
+        bound = max(bound, self.bound_offsets(source.layout))
+        return self.positions.attention_biases(queries.offset, source.layout.offset, bound)
+
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> None:
+        """Reorder the keys of earlier target tokens, for beam search."""
+        if KEY_CACHE in incremental_state:
+            incremental_state[KEY_CACHE] = incremental_state[KEY_CACHE].select(new_order)
 
     def embed(self, tokens: Tensor, embeddings: list[Tensor]) -> Tensor:
         """Compute the input of the first layer: int64 [B, T] -> [T, B, C]."""
@@ -287,11 +274,11 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         return self.length_limit
 
 
-def find_starts(source_positions: Tensor, source: Layout, target: Layout) -> Tensor:
+def find_starts(source: SourceState, target: Layout) -> Tensor:
     """Return the position of the first token of each target token's source sentence, [B, T].
 
     With a wide window of cross-attention the positions of the source count through the text, and
     target sentences begin where their source sentences do.
     """
-    columns = find_first(source.sentence, target.sentence)
-    return source_positions.gather(1, columns).clamp(min=0)  # padding on the left has -1
+    columns = find_first(source.layout.sentence, target.sentence)
+    return source.positions.gather(1, columns).clamp(min=0)  # padding on the left has -1

@@ -8,13 +8,8 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.encoder_out import (
-    SOURCE_LAYOUT,
-    SOURCE_POSITIONS,
-    SOURCE_SUMMARY,
-    EncoderOut,
-)
 from cape_fairseq.models.positional_side import PositionalSide
+from cape_fairseq.models.source_state import SOURCE_STATE, EncoderOut, SourceState
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.masks import count_leading, has_padding
@@ -67,18 +62,17 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         """Encode int64 [B, S], padded on either side. ``noise`` moves the source positions.
 
         Returns fairseq's dictionary, with sequences of length S + 1 if there is a source BOS, and
-        the entries of :meth:`list_position_entries`.
+        the state of the source (:meth:`find_state`).
         """
         tokens = self.prepend_bos(src_tokens)
         layout = find_layout(tokens, self.padding_idx, self.separator)
         padding = layout.padding if has_padding(layout.padding) else None
-        positions = self.scale_positions(layout.offset)
-        summary = self.noise_source.summarize(positions, layout.padding)
-        positions = self.noise_source.augment(positions, layout.padding, noise, summary)
-        attended = self.find_attention_positions(positions, layout, noise, summary)
+        offsets = self.scale_positions(layout.offset)
+        summary = self.noise_source.summarize(offsets, layout.padding)
+        positions = self.find_positions(layout, noise, summary)
         bound = self.bound_offsets(layout)
-        plans = self.plan_layers(layout, attended, padding, bound)
-        embeddings = self.positions.embed(positions, bound)
+        plans = self.plan_layers(layout, positions.attended, padding, bound)
+        embeddings = self.positions.embed(positions.added, bound)
         if self.training and torch.is_grad_enabled():
             self.positions.count_lengths(layout)
 
@@ -93,21 +87,16 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~layout.padding).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            **self.list_position_entries(layout, positions, summary),
+            SOURCE_STATE: self.find_state(layout, positions.added, summary),
         }
 
-    def list_position_entries(
-        self, layout: Layout, positions: Tensor, summary: Summary
-    ) -> EncoderOut:
-        """Return what the decoder's positions need of the source; empty where they need nothing."""
+    def find_state(self, layout: Layout, positions: Tensor, summary: Summary) -> SourceState:
+        """Return what the decoder needs to know of the source."""
+        if not self.positions.rotates_cross_attention:
+            return SourceState(layout.expand(), summary=summary)
         if self.has_wide_cross_attention:  # sentences are seen in their places
             positions = self.scale_positions(layout.index)
-        is_rotated = self.positions.rotates_cross_attention
-        return {
-            SOURCE_LAYOUT: layout.list_parts(),  # each B x S
-            SOURCE_POSITIONS: [positions.expand(layout.padding.shape)] if is_rotated else [],
-            SOURCE_SUMMARY: [] if summary is None else [summary],  # B x 1
-        }
+        return SourceState(layout.expand(), positions.expand(layout.padding.shape), summary)
 
     def forward_torchscript(self, net_input: dict[str, Tensor]) -> EncoderOut:
         """Encode for a generator of fairseq's, which would stop after a document's first sentence.
@@ -163,9 +152,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Reorder the rows of the output, for beam search."""
         reordered = super().reorder_encoder_out(encoder_out, new_order)
-        for name in encoder_out.keys() - reordered.keys():
-            reordered[name] = [x.index_select(0, new_order) for x in encoder_out[name]]
-        return reordered
+        return {**reordered, SOURCE_STATE: encoder_out[SOURCE_STATE].select(new_order)}
 
     def max_positions(self) -> int:
         """Return the number of source tokens, without the BOS."""

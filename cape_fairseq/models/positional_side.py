@@ -1,6 +1,6 @@
 """Positions in an encoder or decoder: what both sides share."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -15,6 +15,14 @@ from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise, PositionEncoding, Summary
 from cape_fairseq.positions.layout import Layout
 from cape_fairseq.positions.randpos import RandomPositions
+
+
+class Positions(NamedTuple):
+    """Positions of the tokens of one side, [B or 1, T] each."""
+
+    added: Tensor  # what vectors are computed from, and rotations in cross-attention
+    attended: Tensor  # what self-attention sees
+
 
 UNLIMITED = 2**24  # float32 counts without gaps up to here
 
@@ -38,6 +46,7 @@ class PositionalSide:
             layer = self.layers[number]
             layer.number = number  # iteration over the layers may drop some (layer drop)
             layer.self_attn.kernel = self.positions.build_kernel(number)
+            layer.self_attn.layer = number
 
     @property
     def noise_source(self) -> PositionEncoding | RandomPositions:
@@ -90,13 +99,13 @@ class PositionalSide:
         """Multiply positions by the source scale; the decoder's stay as they are."""
         return positions
 
-    def find_attention_positions(
-        self, positions: Tensor, layout: Layout, noise: Noise, summary: Summary
-    ) -> Tensor:
-        """Return the positions of self-attention, [B or 1, T]."""
+    def find_positions(self, layout: Layout, noise: Noise, summary: Summary) -> Positions:
+        """Find the positions of all tokens: scaled, and moved by noise."""
+        offsets, columns = map(self.scale_positions, (layout.offset, layout.column))
+        added = self.noise_source.augment(offsets, layout.padding, noise, summary)
         is_augmented = noise is not None or summary is not None
-        columns = self.scale_positions(layout.column)
-        return self.positions.attention_positions(positions, columns, is_augmented)
+        attended = self.positions.attention_positions(added, columns, is_augmented)
+        return Positions(added, attended)
 
     def plan_sentence(
         self, positions: Tensor, queries: int, padding: Tensor | None, causal: bool
@@ -120,12 +129,6 @@ class PositionalSide:
         and the last ``queries`` ones are those of queries."""
         q_layout, q_positions = layout.select(slice(-queries, None)), positions[:, -queries:]
         rotation = self.positions.rotation(q_positions)
-        earlier = layout.sentence.size(1) - queries
-        if queries == 1:  # keys before the window of every row leave the cache
-            first, _ = self.window.find_columns(q_layout.sentence, layout.sentence)
-            earlier = min(earlier, layout.sentence.size(1) - int(first.min()) - 1)
-            kept = slice(-earlier - 1, None)  # the visible keys and the query's own
-            layout, positions = layout.select(kept), positions[:, kept]
 
         def compute_bias(rows: slice, columns: slice) -> Tensor | None:
             return self.positions.score_bias(q_positions[:, rows], positions[:, columns])
@@ -141,4 +144,4 @@ class PositionalSide:
         )
         blocks = mask.build_blocks() if mask.is_long else None
         whole = None if mask.is_long else mask.build()
-        return AttentionPlan(whole, blocks, causal, rotation, rotation, earlier_keys=earlier)
+        return AttentionPlan(whole, blocks, causal, rotation, rotation)

@@ -10,18 +10,21 @@ from torch.nn import functional as F
 from cape_fairseq.modules.kernels import DotProduct, rotate
 from cape_fairseq.modules.plan import AttentionPlan, Block
 
-IncrementalState = dict[str, dict[str, Tensor | None]]
+IncrementalState = dict[str, Any]  # fairseq's: keys and values of the source, and a cache:
+KEY_CACHE = "key_cache"  # of earlier target tokens, for all layers (models/key_cache.py)
 
 
 class Attention(MultiheadAttention):
     """Self-attention or cross-attention of every encoding.
 
-    ``kernel`` maps queries, keys and values to the output; an encoding may replace it.
+    ``kernel`` maps queries, keys and values to the output; an encoding may replace it. ``layer`` is
+    the number of the layer.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kernel = DotProduct()
+        self.layer = 0
 
     def forward(
         self,
@@ -87,22 +90,19 @@ class Attention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor]:
         """Project ``source`` [S, B, C] to keys and values [B, H, S, D], after those of earlier
         steps."""
-        saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
-        if saved and self.encoder_decoder_attention:
+        caches_source = incremental_state is not None and self.encoder_decoder_attention
+        saved = self._get_input_buffer(incremental_state) if caches_source else {}
+        if saved:
             return saved["prev_key"], saved["prev_value"]
         k = self.project(self.k_proj, source, plan.biases.key)
         v = self.project(self.v_proj, source, plan.biases.value)
         if plan.key_rotation is not None:
             k = rotate(k, plan.key_rotation)
-        if saved:
-            earlier_keys, earlier_values = saved["prev_key"], saved["prev_value"]
-            count = earlier_keys.size(2)
-            first = 0 if plan.earlier_keys is None else count - plan.earlier_keys
-            k = torch.cat([earlier_keys[:, :, first:], k], dim=2)
-            v = torch.cat([earlier_values[:, :, first:], v], dim=2)
-        if incremental_state is not None:
+        if caches_source:
             k, v = k.contiguous(), v.contiguous()  # every step reads them
             self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
+        elif incremental_state is not None:
+            k, v = incremental_state[KEY_CACHE].append(self.layer, k, v)
         return k, v
 
     def project_output(self, x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -117,11 +117,10 @@ class Attention(MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> IncrementalState:
-        """Reorder cached keys and values. Those of the source stay unless sentences are finished:
-        hypotheses of one sentence have the same source."""
+        """Reorder keys and values of the source, if sentences are finished: hypotheses of one
+        sentence have the same. The decoder reorders those of the target."""
         saved = self._get_input_buffer(incremental_state)
-        same_size = saved and saved["prev_key"].size(0) == len(new_order)
-        if same_size and self.encoder_decoder_attention:
+        if not saved or saved["prev_key"].size(0) == len(new_order):
             return incremental_state
         reordered = {name: tensor.index_select(0, new_order) for name, tensor in saved.items()}
         return self._set_input_buffer(incremental_state, reordered)

@@ -34,5 +34,4 @@ class AttentionPlan(NamedTuple):
     query_rotation: Tensor | None = None  # complex [B or 1, 1, T, D / 2]
     key_rotation: Tensor | None = None  # complex [B or 1, 1, S, D / 2], for keys computed now
     biases: AttentionBiases = NO_BIASES  # of one layer
-    earlier_keys: int | None = None  # keys of earlier steps that are still needed (None: all)
     need_weights: bool = False  # also return the attention weights

@@ -12,7 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cape_fairseq.modules.masks import has_leading_padding
+from cape_fairseq.modules.masks import count_leading, has_leading_padding
+
+
+class Spans(NamedTuple):
+    """Consecutive columns of each row, which end in the last one."""
+
+    columns: Tensor  # int64 [B, W]; before the span they are its first
+    padding: Tensor  # bool [B, W], True before the span
 
 
 class Layout(NamedTuple):
@@ -32,26 +39,23 @@ class Layout(NamedTuple):
         """Return the layout with all its rows."""
         return Layout(*(part.expand(self.padding.shape) for part in self if part is not None))
 
-    def list_parts(self) -> list[Tensor]:
-        """Return the parts that there are, in all rows; ``Layout(*parts)`` is their inverse."""
-        return [part for part in self.expand() if part is not None]
-
     def select(self, columns: slice) -> Layout:
         """Return the layout of some columns."""
         return Layout(*(part[:, columns] for part in self if part is not None))
+
+    def select_rows(self, rows: Tensor) -> Layout:
+        """Return the layout of some rows, int64 [R]."""
+        return Layout(*(x.index_select(0, rows) for x in self.expand() if x is not None))
+
+    def gather(self, spans: Spans) -> Layout:
+        """Return the layout of some columns of each row."""
+        parts = [x.gather(1, spans.columns) for x in self.expand() if x is not None]
+        return Layout(*parts)._replace(padding=spans.padding)
 
     def join(self, later: Layout) -> Layout:
         """Return the layout of these tokens, in all rows, followed by later ones."""
         parts = zip(self, later.expand(), strict=True)
         return Layout(*(torch.cat(pair, dim=1) for pair in parts if pair[0] is not None))
-
-    def continue_from(self, earlier: Layout) -> Layout:
-        """Return the layout with index and column counted on from the last earlier token."""
-        if earlier.padding.size(1) == 0:
-            return self
-        index = self.index + earlier.index[:, -1:] + 1
-        column = self.column + earlier.column[:, -1:] + 1
-        return self._replace(index=index, column=column)
 
     def bound_offsets(self, exactly: bool) -> int:
         """Return an exclusive upper bound of the offsets of real tokens: the length of the text or,
@@ -69,6 +73,19 @@ class Layout(NamedTuple):
             changes = torch.nn.functional.pad(self.sentence.diff(dim=1) != 0, (0, 1))
             ends = ends | (real & changes)
         return ends
+
+
+def find_spans(padding: Tensor, starts: Tensor, ends: Tensor) -> Spans:
+    """Find the real tokens from ``starts`` to before ``ends``, int64 [B, 1] each.
+
+    ``padding`` is bool [B, T], on either side. Every span has a token.
+    """
+    first = count_leading(padding).unsqueeze(1)
+    starts = starts.clamp(min=first)
+    ends = torch.minimum(ends, first + (~padding).sum(1, keepdim=True))
+    width = int((ends - starts).max())
+    columns = ends - width + torch.arange(width, device=padding.device)
+    return Spans(torch.maximum(columns, starts), columns < starts)
 
 
 def find_layout(
