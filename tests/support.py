@@ -33,7 +33,7 @@ SYSTEMS = {
     "sinpos-all": {"position_layers": "all"},
     "abspos-all": {"position_layers": "all"},
     "cape-mean": {"cape_mean_normalize": True, "cape_global_scale": 2.0},
-    "relpos-keys": {"relpos_terms": "keys", "relpos_layers": "first", "relpos_max_distance": 3},
+    "relpos-short": {"relpos_max_distance": 3},
     "relpos-shared": {"relpos_terms": "shared"},
     "sinpos-randpos": {"position_augmentation": "randpos"},
     "alibi-randpos": {"position_augmentation": "randpos"},

@@ -15,8 +15,6 @@ BREAKS = str.maketrans(dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "
 INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff\u200e\u200f"))
 # With their semicolon: the parameters of an address (?a=1&copy=2) are none.
 ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]\w*);")
-JOINER = re.compile("\u200d+")
-JOINED = {"L", "M", "S"}  # letters, marks and symbols (emoji), by their Unicode category
 
 
 def repair_breaks(line: str) -> str:
@@ -26,18 +24,9 @@ def repair_breaks(line: str) -> str:
 
 def clean_line(line: str) -> str:
     """Repair breaks, resolve HTML entities, compose letters and marks (NFC), and drop invisible
-    characters. A joiner stays where it joins letters, marks or emoji."""
+    characters, but joiners."""
     text = ENTITY.sub(lambda match: html.unescape(match[0]), repair_breaks(line))
-    text = unicodedata.normalize("NFC", repair_breaks(text).translate(INVISIBLE))
-    return JOINER.sub(keep_joiner, text)
-
-
-def keep_joiner(match: re.Match) -> str:
-    """Return the joiner if there is something to join on both sides of it."""
-    text, start, end = match.string, match.start(), match.end()
-    before, after = text[start - 1 : start], text[end : end + 1]
-    joins = all(x and unicodedata.category(x)[0] in JOINED for x in (before, after))
-    return "\u200d" if joins else ""
+    return unicodedata.normalize("NFC", repair_breaks(text).translate(INVISIBLE))
 
 
 def main(argv: list[str]) -> int:

@@ -123,15 +123,10 @@ def fill_side(spec: Any, side: nn.Module, length: int) -> None:
 
 
 def fill_positions(spec: Any, attention: nn.Module, encoding: nn.Module) -> None:
-    """Copy the parameters of positions in a self-attention. Layers and terms that a model of
-    relative positions leaves out have vectors of zero."""
+    """Copy the parameters of positions in a self-attention."""
     if encoding.name == "relpos":
-        cfg, kernel = encoding.cfg, attention.kernel
-        zeros = torch.zeros(2 * cfg.relpos_max_distance + 1, attention.head_dim)
-        for name in ("keys", "values"):
-            table = getattr(kernel, f"relative_{name}", None)
-            table = zeros if table is None else table
-            setattr(spec, f"relative_position_{name}", table.detach().numpy())
+        spec.relative_position_keys = attention.kernel.relative_keys.detach().numpy()
+        spec.relative_position_values = attention.kernel.relative_values.detach().numpy()
     elif encoding.name == "t5":
         spec.relative_attention_bias = encoding.weight.detach().numpy()
         spec.relative_attention_max_distance = np.dtype("int32").type(encoding.cfg.t5_max_distance)

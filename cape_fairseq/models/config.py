@@ -5,6 +5,7 @@ from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
+from cape_fairseq.models.removed import REMOVED, check_removed
 from cape_fairseq.options import choice, format_flag, list_fields, option, require, validate
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
 from cape_fairseq.positions.randpos import RandposConfig
@@ -125,6 +126,12 @@ def list_options(cfg: Any) -> list[Field]:
     return list_fields(*configs)
 
 
+def is_checkpoint(args: Any) -> bool:
+    """Return whether ``args`` are the options of a checkpoint. fairseq does not say so: it hands
+    over what :func:`base_architecture` filled in and the checkpoint stored."""
+    return hasattr(args, "source_scale_counted")
+
+
 def base_architecture(args: Any) -> None:
     """Fill in fairseq's base Transformer and this package's options, where ``args`` has none.
 
@@ -132,9 +139,11 @@ def base_architecture(args: Any) -> None:
     stay unset as well: ``args`` may be those of the task, too, which has limits of its own.
 
     Raises:
-        ValueError: an option of another encoding was given.
+        ValueError: an option of another encoding was given, or only version 1.1 has it.
     """
-    is_stored = hasattr(args, "source_scale_counted")  # which is set below: a checkpoint's options
+    is_stored = is_checkpoint(args)  # before it is filled in
+    if is_stored:
+        check_removed({name: getattr(args, name, None) for name in REMOVED})
     transformer_legacy.base_architecture(args)
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
     options = list_options(args)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.models.config import find_encoding
+from cape_fairseq.models.removed import REMOVED, check_removed
 from cape_fairseq.models.settings import Settings
 from cape_fairseq.models.words import check_words
 from cape_fairseq.options import format_flag, list_fields
@@ -91,6 +92,7 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     """
     keys = [key for key in state_dict if key.startswith(prefix)]
     stored = StoredModel.read({key.removeprefix(prefix): state_dict.pop(key) for key in keys})
+    check_removed(stored.settings.options)
     check_fixed_options(model.cfg, stored)
     check_dictionaries(model, stored)
     check_output_bias(model, stored)
@@ -237,7 +239,7 @@ def describe(changes: Changes, stored: StoredModel, current: Settings) -> list[s
     for name, old in before.options.items():
         new = current.get(name)
         is_same = old is None or old is False or old == new
-        if not is_same and name not in ("position_encoding", "source_scale"):
+        if not is_same and name not in ("position_encoding", "source_scale", *REMOVED):
             messages.append(
                 f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}"
             )

@@ -76,35 +76,38 @@ class WindowMask(NamedTuple):
     def build_blocks(self) -> list[Block]:
         """Build the mask of :data:`BLOCK` queries at a time, with the keys that they see."""
         length = self.queries.size(1)
-        before = self.keys.size(1) - length if self.causal else 0  # keys before the queries' own
-        starts = list(range(0, length, BLOCK))
-        ends = [*starts[1:], length]
-        limits = self.find_limits(starts, ends)
+        own = self.keys.size(1) - length if self.causal else 0  # the column of the first query
+        spans = [slice(a, min(a + BLOCK, length)) for a in range(0, length, BLOCK)]
         blocks = []
-        for start, end, (first, last) in zip(starts, ends, limits, strict=True):
-            key_end = before + end if self.causal else max(last, 1)
-            key_start = min(first, key_end - 1)  # a block of padding sees one key
-            queries, keys = slice(start, end), slice(key_start, key_end)
+        for queries, (first, end) in zip(spans, self.find_limits(spans), strict=True):
+            if self.causal:
+                end = own + queries.stop
+                first = min(first, end - 1)
+            keys = slice(first, end)
             mask = self.build_part(queries, keys)
-            blocks.append(Block(queries, keys, mask, before + start - key_start))
+            blocks.append(Block(queries, keys, mask, own + queries.start - first))
         return blocks
 
-    def find_limits(self, starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
+    def find_limits(self, spans: list[slice]) -> list[tuple[int, int]]:
         """Return the first key that the queries of each block see, and the end of the last one's
-        sentence. Padding is left out: its sentences are the first or the last of a text."""
-        last_queries = [end - 1 for end in ends]
-        firsts, _ = self.window.find_columns(self.queries[:, starts], self.keys)
-        _, lasts = self.window.find_columns(self.queries[:, last_queries], self.keys)
+        sentence. Rows whose queries are all padding do not count; a block of such rows sees one
+        key."""
+        first_queries, last_queries = [q.start for q in spans], [q.stop - 1 for q in spans]
+        firsts, _ = self.window.find_columns(self.queries[:, first_queries], self.keys)
+        _, ends = self.window.find_columns(self.queries[:, last_queries], self.keys)
         if self.key_padding is not None:
             leading = count_leading(self.key_padding).unsqueeze(1)
             firsts = firsts.clamp(min=leading)
-            lasts = lasts.clamp(max=leading + (~self.key_padding).sum(1, keepdim=True))
+            ends = ends.clamp(max=leading + (~self.key_padding).sum(1, keepdim=True))
+        is_real = torch.ones_like(firsts, dtype=torch.bool)
         if self.query_padding is not None:
-            blocks = zip(starts, ends, strict=True)
-            empty = torch.stack([self.query_padding[:, a:b].all(1) for a, b in blocks], 1)
-            firsts = firsts.masked_fill(empty, self.keys.size(1))
-            lasts = lasts.masked_fill(empty, 0)
-        return list(zip(firsts.amin(0).tolist(), lasts.amax(0).tolist(), strict=True))
+            is_real = torch.stack([~self.query_padding[:, q].all(1) for q in spans], dim=1)
+        found = torch.stack([firsts, ends, is_real.long()], dim=2).transpose(0, 1).tolist()
+        limits = []
+        for rows in found:
+            real = [(first, end) for first, end, is_real in rows if is_real]
+            limits.append((min(x[0] for x in real), max(x[1] for x in real)) if real else (0, 1))
+        return limits
 
     def build_part(self, queries: slice, keys: slice) -> Tensor:
         """Build the mask of some queries and keys."""

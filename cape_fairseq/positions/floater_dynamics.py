@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.positions.floater_options import FIXED_STEP, RECURRENCES
+from cape_fairseq.positions.floater_options import RECURRENCES
 from cape_fairseq.positions.sinusoidal import sinusoid
 
 SMALL = 0.005  # factor of initial weights of h in the additive form (section 4.4: small)
@@ -58,16 +58,9 @@ class ODE(nn.Module):
         # Whole steps only, so that a vector does not depend on how many more are solved.
         tokens = stride * math.ceil((length - 1) / stride) + 1
         times = torch.arange(tokens, dtype=initial.dtype, device=initial.device) * cfg.floater_step
-        options: dict[str, Any] = {}
-        if cfg.floater_solver in FIXED_STEP:
-            interpolation = "linear" if stride == 1 else "cubic"
-            options = {"grid_constructor": self.make_grid, "interp": interpolation}
-        if cfg.floater_solver == "explicit_adams":
-            options["max_order"] = 5  # torchdiffeq's 12 is unstable at these steps
-        if cfg.floater_solver == "bosh3":
-            options["step_t"] = times  # its interpolation between steps is wrong by 10 %
-        tolerances = {"rtol": cfg.floater_rtol, "atol": cfg.floater_atol}
-        arguments = {"method": cfg.floater_solver, "options": options, **tolerances}
+        interpolation = "linear" if stride == 1 else "cubic"
+        options = {"grid_constructor": self.make_grid, "interp": interpolation}
+        arguments: dict[str, Any] = {"method": cfg.floater_solver, "options": options}
         inner, outer = (split_time(linear, initial.dtype) for linear in (self.inner, self.outer))
         nonlinearity = torch.tanh if cfg.floater_nonlinearity == "tanh" else torch.relu
 
@@ -113,12 +106,11 @@ class ODE(nn.Module):
 
     @property
     def tokens_per_step(self) -> int:
-        """Return the number of tokens that a step of a fixed-step solver covers."""
-        fixed = self.cfg.floater_solver in FIXED_STEP
-        return max(1, round(1 / self.cfg.floater_solver_steps)) if fixed else 1
+        """Return the number of tokens that a step of the solver covers."""
+        return max(1, round(1 / self.cfg.floater_solver_steps))
 
     def make_grid(self, h: object, initial: Tensor, times: Tensor) -> Tensor:
-        """Return all times of a fixed-step solver, exactly those of tokens among them."""
+        """Return all times of the solver, exactly those of tokens among them."""
         if times[0] > times[-1]:  # the adjoint equation runs backwards
             return self.make_grid(h, initial, times.flip(0)).flip(0)
         if len(times) > 2:  # and from token to token

@@ -16,12 +16,9 @@ class RelposConfig:
     relpos_max_distance: int = option(
         150, "relpos: distances beyond this share one vector", minimum=1, fixed=True
     )
-    relpos_layers: choice("all", "first") = option(
-        "all", "relpos: layers with relative positions", fixed=True
-    )
-    relpos_terms: choice("keys", "keys+values", "shared") = option(
+    relpos_terms: choice("keys+values", "shared") = option(
         "keys+values",
-        "relpos: what the vectors are added to; shared: keys and values have one table",
+        "relpos: a table for keys and one for values, or one that they share",
         fixed=True,
     )
 
@@ -34,25 +31,20 @@ class RelativePositions(PositionEncoding):
     paper = "https://arxiv.org/abs/1803.02155"
 
     def build_kernel(self, layer: int) -> DotProduct:
-        cfg, head_dim = self.cfg, self.side.head_dim
-        if cfg.relpos_layers == "first" and layer > 0:
-            return DotProduct()
-        return RelativeAttention(head_dim, cfg.relpos_max_distance, cfg.relpos_terms)
+        is_shared = self.cfg.relpos_terms == "shared"
+        return RelativeAttention(self.side.head_dim, self.cfg.relpos_max_distance, is_shared)
 
 
 class RelativeAttention(DotProduct):
     """Attention with a vector of width D for each clipped distance, shared by all heads, added to
     keys (Eq. 4) and values (Eq. 3)."""
 
-    def __init__(self, head_dim: int, max_distance: int, terms: str = "keys+values") -> None:
+    def __init__(self, head_dim: int, max_distance: int, is_shared: bool = False) -> None:
         super().__init__()
         self.max_distance = max_distance
-        self.relative_keys = build_table(head_dim, max_distance)
-        self.relative_values = None
-        if terms == "shared":
-            self.relative_values = self.relative_keys
-        elif terms == "keys+values":
-            self.relative_values = build_table(head_dim, max_distance)
+        keys = build_table(head_dim, max_distance)
+        self.relative_keys = keys
+        self.relative_values = keys if is_shared else build_table(head_dim, max_distance)
 
     def forward(
         self,
@@ -78,10 +70,8 @@ class RelativeAttention(DotProduct):
         scores = q @ k.transpose(2, 3) + by_distance.gather(-1, index)
         weights = softmax(scores, mask, causal)
         dropped = F.dropout(weights, dropout).type_as(v)
-        x = dropped @ v
-        if self.relative_values is not None:
-            summed = torch.zeros_like(by_distance).type_as(v).scatter_add(-1, index, dropped)
-            x = x + summed @ self.relative_values[rows].type_as(v)
+        summed = torch.zeros_like(by_distance).type_as(v).scatter_add(-1, index, dropped)
+        x = dropped @ v + summed @ self.relative_values[rows].type_as(v)
         return x, weights if need_weights else None
 
 

@@ -71,14 +71,12 @@ class JoinedSide(torch.utils.data.Dataset):
         self.sentences, self.sentence_sizes = sentences, np.asarray(sizes)
         self.eos, self.separator, self.unk, self.editor = eos, separator, unk, editor
         self.groups: Groups = []
-        self.without_separators = np.zeros(0, bool)  # stacks without separators
 
     def __len__(self) -> int:
         return len(self.groups)
 
     def __getitem__(self, index: int) -> Tensor:
         group = self.groups[index]
-        separator = None if self.without_separators[index] else self.separator
         parts = []
         for place, number in enumerate(group):
             tokens = self.sentences[number]
@@ -87,8 +85,8 @@ class JoinedSide(torch.utils.data.Dataset):
                 tokens = tokens.masked_fill(tokens == self.separator, self.unk)
             if self.editor is not None:
                 tokens = self.editor(tokens, place > 0, place < len(group) - 1)
-            if place and separator is not None:
-                parts.append(tokens.new_tensor([separator]))
+            if place and self.separator is not None:
+                parts.append(tokens.new_tensor([self.separator]))
             parts.append(tokens)
         return torch.cat([*parts, parts[0].new_tensor([self.eos])])
 
@@ -171,10 +169,8 @@ class StackedDataset(LanguagePairDataset):
         grouping: Grouping,
         changes: bool = False,
         epoch: int = 1,
-        separator_dropout: float = 0.0,
     ) -> None:
         self.grouping, self.changes, self.epoch = grouping, changes, epoch
-        self.separator_dropout = separator_dropout
         self.src, self.tgt = source, target
         self.group()
         super().__init__(
@@ -193,11 +189,7 @@ class StackedDataset(LanguagePairDataset):
 
     def group(self) -> None:
         """Make the stacks of the epoch."""
-        groups = self.grouping.make_groups(self.epoch)
-        self.src.groups = self.tgt.groups = groups
-        generator = np.random.default_rng([self.grouping.seed, self.epoch, 1])
-        without_separators = generator.random(len(self.src.groups)) < self.separator_dropout
-        self.src.without_separators = self.tgt.without_separators = without_separators
+        self.src.groups = self.tgt.groups = self.grouping.make_groups(self.epoch)
 
     def report(self) -> None:
         groups = self.src.groups

@@ -54,9 +54,6 @@ class StackedTranslationConfig(TranslationConfig):
     )
     stack_probability: Optional[float] = option(None, PROBABILITY_HELP, above=0)
     stack_max_tokens: Optional[int] = option(None, MAX_TOKENS_HELP, minimum=1)
-    stack_separator_dropout: float = option(
-        0.0, "share of the stacks without separators, for text that cannot be split", minimum=0
-    )
     max_source_positions: int = option(100_000, "max number of tokens in the source sequence")
     max_target_positions: int = option(100_000, "max number of tokens in the target sequence")
     stack_bpe: Any = II("bpe")
@@ -84,17 +81,12 @@ class StackedTranslationTask(TranslationTask):
         if len(given) > 1:
             names = ", ".join(format_flag(name) for name in LENGTH_OPTIONS)
             raise ValueError(f"give only one of {names}")
-        has_separator = cfg.stack_junction == "separator"
-        share, dropout = cfg.stack_probability, cfg.stack_separator_dropout
+        share = cfg.stack_probability
         if share is not None:
             require(share <= 1, "stack_probability", share, "at most 1")
             expected = "left out with --stack-probability"
             require(not cfg.stack_swap, "stack_swap", "set", expected)
             require(not cfg.stack_keep_rest, "stack_keep_rest", "set", expected)
-        require(dropout <= 1, "stack_separator_dropout", dropout, "at most 1")
-        if not has_separator:
-            expected = "0 without --stack-junction separator"
-            require(dropout == 0, "stack_separator_dropout", dropout, expected)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build a model, and remember whether stacks must have separators for it."""
@@ -128,7 +120,6 @@ class StackedTranslationTask(TranslationTask):
             self.build_grouping(pairs, documents),
             changes=mixes and is_training,
             epoch=epoch,
-            separator_dropout=self.cfg.stack_separator_dropout,
         )
         if not len(dataset):
             text = f"every document of {split}" if documents else split
@@ -260,8 +251,7 @@ def check_junction(junction: str) -> None:
     if junction == "none":
         logger.warning(
             "--stack-junction none: the model has --sentence-context and reads a stack as one "
-            "sentence; give --stack-junction separator, unless it was trained with "
-            "--stack-separator-dropout"
+            "sentence; give --stack-junction separator"
         )
 
 

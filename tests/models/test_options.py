@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 
 import pytest
 
+from cape_fairseq.models.settings import Settings
 from tests.support import ENCODINGS, build
 
 
@@ -14,7 +16,7 @@ class TestOptions:
         ("system", "options", "words"),
         [
             ("sinpos", {"cape_global_shift": 3.0}, "cape"),
-            ("rope", {"relpos_layers": "first"}, "relpos"),
+            ("rope", {"relpos_terms": "shared"}, "relpos"),
             ("sinpos", {"randpos_range": 5}, "randpos"),
             ("abspos", {"source_scale": "auto"}, "source-scale"),
             ("sinpos", {"source_scale": "fast"}, "fast"),
@@ -41,15 +43,40 @@ class TestOptions:
                 {"floater_base_encoding": "rope", "rope_scale_factor": 4.0},
                 "scale-factor",
             ),
-            ("floater", {"floater_dynamics": "rnn-scalar", "floater_solver": "euler"}, "solver"),
-            ("floater", {"floater_rtol": 1e-3}, "rtol"),
-            ("floater", {"floater_solver": "dopri5", "floater_solver_steps": 2.0}, "steps"),
+            ("floater", {"floater_dynamics": "rnn-scalar", "floater_solver": "midpoint"}, "solver"),
+            ("floater", {"floater_solver": "euler"}, "solver"),
+            ("floater", {"floater_solver_steps": 1.5}, "steps"),
             ("fire", {"sentence_context": 1}, "sentence-context"),
         ],
     )
     def test_options_that_do_not_fit_are_errors(self, system, options, words):
         with pytest.raises(ValueError, match=words):
             build(system, **options)
+
+    @pytest.mark.parametrize(
+        ("system", "removed", "value"),
+        [
+            ("floater", {"floater_rtol": 1e-5, "floater_atol": 1e-6}, {"floater_solver": "dopri5"}),
+            ("relpos", {"relpos_layers": "all"}, {"relpos_layers": "first"}),
+            ("relpos", {}, {"relpos_terms": "keys"}),
+        ],
+    )
+    def test_options_of_version_1_1_that_were_removed(self, system, removed, value, caplog):
+        """Defaults of a checkpoint load in silence, by fairseq-generate and in a warm start."""
+        model = build(system)
+        stored = Settings.of(model.cfg)
+        options = {**stored.options, "source_scale_counted": None}
+        for more, loads in ((removed, True), (value, False)):
+            state = model.state_dict()
+            given = stored._replace(options={**stored.options, **more})
+            state["encoder.position_options"] = given.encode()
+            caplog.clear()
+            context = nullcontext() if loads else pytest.raises(ValueError, match=r"version 1\.1")
+            with context:
+                build(system, **{**options, **more})
+            with context:
+                build(system, seed=2).load_state_dict(state)
+            assert not [x for x in caplog.records if "warm start" in x.getMessage()]
 
     def test_base_encoding_of_floater_has_its_options(self):
         model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cape_fairseq.positions.layout import find_layout
+from cape_fairseq.positions.layout import find_layout, find_spans
 from tests.support import EOS, PAD
 
 SEP = 0
@@ -60,11 +60,8 @@ def test_ends_are_the_last_tokens_of_sentences(row):
     assert ends.nonzero().flatten().tolist() == [7]
 
 
-def test_a_later_layout_counts_on():
-    earlier = find_layout(torch.tensor([[5, 6, SEP]]), PAD, SEP).expand()
-    later = find_layout(torch.tensor([[7, 8]]), PAD, SEP, first=torch.tensor([[1]]))
-    joined = earlier.join(later.continue_from(earlier))
-    assert joined.index.tolist() == [[0, 1, 2, 3, 4]]
-    assert joined.column.tolist() == [[0, 1, 2, 3, 4]]
-    assert joined.offset.tolist() == [[0, 1, 2, 0, 1]]
-    assert joined.sentence.tolist() == [[0, 0, 0, 1, 1]]
+def test_spans_end_in_the_last_column():
+    padding = torch.tensor([[True, True, False, False, False], [False, False, False, False, True]])
+    spans = find_spans(padding, torch.tensor([[0], [2]]), torch.tensor([[5], [5]]))
+    assert spans.columns.tolist() == [[2, 3, 4], [2, 2, 3]]
+    assert spans.padding.tolist() == [[False, False, False], [True, False, False]]

@@ -157,7 +157,6 @@ def test_edits_apply_bpe_again(data_bin):
     "options",  # the first is named
     [
         {"stack_probability": 1.5},
-        {"stack_separator_dropout": 0.5},
         {"stack_sentences": 0},
         {"stack_sentences": 2, "stack_min_tokens": 3},
         {"truncate_source": True},
@@ -187,9 +186,8 @@ def test_longer_outputs_are_allowed(data_bin):
 def test_a_separator_in_the_text_is_an_unknown_word():
     sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
     side = JoinedSide(sentences, np.array([4, 2]), EOS, BOS, unk=3)
-    side.groups, side.without_separators = [[0, 1], [0]], np.array([False, True])
+    side.groups = [[0, 1]]
     assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
-    assert side[1].tolist() == [5, 3, 6, EOS]
 
 
 class TestDocuments:
@@ -225,20 +223,6 @@ class TestDocuments:
         options = {"stack_min_tokens": 100, "stack_keep_rest": True}
         dataset = load(make_task(tmp_path / "bin", **options))
         assert [list(group) for group in dataset.src.groups] == [[0, 1], [3]]
-
-    def test_a_share_of_the_stacks_has_no_separators_on_either_side(self, data_bin):
-        options = {"stack_probability": 1.0, "stack_max_tokens": 60}
-        task = make_task(
-            data_bin, stack_junction="separator", stack_separator_dropout=0.5, **options
-        )
-        dataset = load(task, "train")
-        marked = []
-        for number, group in enumerate(dataset.src.groups):
-            counts = {(dataset[number][key] == BOS).sum().item() for key in ("source", "target")}
-            assert counts in ({0}, {len(group) - 1})
-            if len(group) > 1:
-                marked.append(counts != {0})
-        assert 0.3 < np.mean(marked) < 0.7
 
     def test_scores_of_a_reference_leave_separators_out(self, document_checkpoint, data_bin):
         task = ("--task", "stacked_translation", "--stack-sentences", 3)
