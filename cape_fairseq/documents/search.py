@@ -16,6 +16,7 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
+from cape_fairseq.data.separator import Separator
 from cape_fairseq.documents.batch import EncodedDocuments
 from cape_fairseq.documents.sentence_search import Hypothesis, Sentence, SentenceSearch
 from cape_fairseq.models.key_cache import KeyCache
@@ -43,7 +44,7 @@ class DocumentGenerator(SequenceGenerator):
     ) -> None:
         super().__init__(models, dictionary, **kwargs)
         self.max_tokens = max_tokens or DEFAULT_MAX_TOKENS
-        self.separator = dictionary.bos()
+        self.separator = Separator(dictionary)
         self.sentence_prefix = sentence_prefix
 
     @property
@@ -144,7 +145,7 @@ class DocumentGenerator(SequenceGenerator):
         for row in [] if prefix_tokens is None else prefix_tokens.tolist():
             sentences: list[list[int]] = [[]]
             for token in row:
-                if token == self.separator:
+                if token == self.separator.index:
                     if not sentences[-1]:
                         raise ValueError("a prefix has an empty sentence before a separator <s>")
                     sentences[-1].append(self.eos)
@@ -163,15 +164,12 @@ class DocumentGenerator(SequenceGenerator):
         """Join hypotheses of consecutive sentences by separators."""
         if len(parts) == 1:
             return parts[0]
-        tokens = [part["tokens"].clone() for part in parts]
-        for ended in tokens[:-1]:
-            ended[-1] = self.separator
         scores = torch.cat([part["positional_scores"] for part in parts])
         score = scores.sum()
         if self.normalize_scores:
             score = score / len(scores) ** self.len_penalty
         return {
-            "tokens": torch.cat(tokens),
+            "tokens": self.separator.join([part["tokens"] for part in parts]),
             "score": score,
             "positional_scores": scores,
             "attention": None,

@@ -96,7 +96,7 @@ class SentenceSearch(EnsembleModel):
                 state[KEY_CACHE] = cache.select(copies)
         scores, attention = super().forward_decoder(tokens, encoder_outs, states, *args)
         (generator,) = self.generator
-        scores[:, generator.separator] = -math.inf
+        scores[:, generator.separator.index] = -math.inf
         is_eos = torch.arange(scores.size(1), device=scores.device) == generator.eos
         may_not_end = tokens.size(1) <= self.shortest
         scores.masked_fill_(may_not_end & is_eos, -math.inf)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from cape_fairseq.data.separator import Separator
+
 MAX_TOKENS = 4000  # of a batch, with padding
 SAMPLES = 1000  # of the bootstrap
 
@@ -33,20 +35,12 @@ def find_reach(model: nn.Module) -> int:
     return max(source + (len(decoder.layers) - 1) * decoder.window.before, target)
 
 
-def join(sentences: Sequence[Tensor], separator: int) -> Tensor:
-    """Join sentences by separators; the last keeps its EOS."""
-    parts = [sentence.clone() for sentence in sentences]
-    for part in parts[:-1]:
-        part[-1] = separator
-    return torch.cat(parts)
-
-
 def score_last_sentences(model: nn.Module, texts: Sequence[Text]) -> list[np.ndarray]:
     """Return the log-probabilities (nats) of the tokens of each text's last target sentence, that
     of EOS last."""
-    separator = model.decoder.dictionary.bos()
-    sources = [join(text.source, separator) for text in texts]
-    targets = [join(text.target, separator) for text in texts]
+    separator = Separator(model.decoder.dictionary)
+    sources = [separator.join(text.source) for text in texts]
+    targets = [separator.join(text.target) for text in texts]
     lengths = [len(s) + len(t) for s, t in zip(sources, targets, strict=True)]
     order = sorted(range(len(texts)), key=lambda i: lengths[i])
     scores: list[np.ndarray] = [np.zeros(0)] * len(texts)
@@ -83,7 +77,7 @@ def score_batch(
     lengths = (source != pad).sum(1)
     output = model(source.to(device), lengths.to(device), previous.to(device))
     scores = model.get_normalized_probs(output, log_probs=True).float().cpu()
-    labels = target.masked_fill(target == dictionary.bos(), eos).unsqueeze(2)
+    labels = Separator(dictionary).replace_by_eos(target).unsqueeze(2)
     values = scores.gather(2, labels).squeeze(2)
     return [row[: len(t)].numpy() for row, t in zip(values, targets, strict=True)]
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cape_fairseq.command_line import UserError, add_output, build_parser, read_lines, write_json
+from cape_fairseq.data.separator import split_text
 from cape_fairseq.evaluation.context import (
     Text,
     bootstrap_interval,
@@ -33,7 +34,6 @@ DESCRIPTION = (
     " source and equal earlier target sentences; its first line is right. An empty line on both"
     " sides ends an item, too."
 )
-SEPARATOR = " <s> "
 MARK = re.compile(r"<s>|_eos\b")
 
 
@@ -79,7 +79,7 @@ def read_texts(path: Path, clean: Callable[[str], str]) -> list[list[str]]:
     """Read the sentences of each line; an empty line has none. A separator is what the file has as
     one, not what cleaning makes of an entity."""
     lines = list(read_lines(path))
-    texts = [line.split(SEPARATOR) if line.strip() else [] for line in lines]
+    texts = [split_text(line) if line.strip() else [] for line in lines]
     odd = [n for n, text in enumerate(texts, 1) if any(MARK.search(part) for part in text)]
     if odd:
         logger.warning(

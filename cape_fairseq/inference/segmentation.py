@@ -141,11 +141,6 @@ def index_prefix(dictionary: Dictionary, words: list[str]) -> Tensor:
     return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
 
 
-def hide_separator(tokens: Tensor, dictionary: Dictionary) -> Tensor:
-    """Make a word <s> in the text unknown; it is no separator."""
-    return tokens.masked_fill(tokens == dictionary.bos(), dictionary.unk())
-
-
 def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
     """Build the tokenizer of fairseq for the target language, or None."""
     cfg = copy.deepcopy(cfg)

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError, build_parser, decode_lines, parse_count
 from cape_fairseq.data.languages import find_joiner
+from cape_fairseq.data.separator import Separator
 from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
 from cape_fairseq.inference.hub import MAX_TOKENS, load_hub
 from cape_fairseq.inference.segmentation import (
@@ -23,7 +24,6 @@ from cape_fairseq.inference.segmentation import (
     check_unsegmented,
     choose_cleaning,
     find_segmentation,
-    hide_separator,
     index_prefix,
     index_words,
     read_prefixes,
@@ -151,13 +151,11 @@ class Translator:
         separator."""
         numbers = [i for i, sentence in enumerate(sentences) if sentence.strip()]
         parts = [self.encode_source(sentences[i]) for i in numbers]
-        for part in parts[:-1]:
-            part[-1] = self.model.src_dict.bos()
-        return (numbers, torch.cat(parts)) if parts else None
+        return (numbers, Separator(self.model.src_dict).join(parts)) if parts else None
 
     def encode_source(self, sentence: str) -> torch.Tensor:
         """Segment a source sentence: int64 [T], with EOS. A word <s> in it is unknown."""
-        tokens = hide_separator(self.segment_source(sentence), self.model.src_dict)
+        tokens = Separator(self.model.src_dict).hide(self.segment_source(sentence))
         return torch.cat([self.source_prefix, tokens])
 
     def segment_source(self, sentence: str) -> torch.Tensor:
@@ -171,7 +169,7 @@ class Translator:
             sentence = self.target_tokenizer.encode(sentence)
         words = sentence if self.target_bpe is None else self.target_bpe.encode(sentence)
         tokens = index_words(words, self.model.tgt_dict, self.uses_sentencepiece)
-        return torch.cat([self.target_prefix, hide_separator(tokens, self.model.tgt_dict)])
+        return torch.cat([self.target_prefix, Separator(self.model.tgt_dict).hide(tokens)])
 
     def count_unknown(self, texts: Sequence[torch.Tensor]) -> int:
         """Return the number of unknown source tokens.
@@ -193,8 +191,7 @@ class Translator:
         tokens = hypothesis["tokens"]
         if not self.has_context:
             return [self.decode_sentence(tokens)]
-        ends = (tokens == self.model.tgt_dict.bos()).nonzero().flatten() + 1
-        return [self.decode_sentence(part) for part in tokens.tensor_split(ends.cpu())]
+        return [self.decode_sentence(part) for part in Separator(self.model.tgt_dict).split(tokens)]
 
     def decode_sentence(self, tokens: torch.Tensor) -> str:
         """Return the text of int64 [T], without the code of a language."""

@@ -198,7 +198,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         if source is not None:
             first = 0 if source.first is None else source.first
             last = source.layout.sentence.amax(1, keepdim=True)
-        return find_layout(tokens, self.padding_idx, self.separator, True, first, last)
+        return find_layout(tokens, self.padding_idx, self.separator.index, True, first, last)
 
     def plan_self_attention(
         self, layout: Layout, positions: Positions, step: Step

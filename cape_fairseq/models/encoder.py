@@ -65,7 +65,8 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         the state of the source (:meth:`find_state`).
         """
         tokens = self.prepend_bos(src_tokens)
-        layout = find_layout(tokens, self.padding_idx, self.separator)
+        separator = None if self.separator is None else self.separator.index
+        layout = find_layout(tokens, self.padding_idx, separator)
         padding = layout.padding if has_padding(layout.padding) else None
         offsets = self.scale_positions(layout.offset)
         summary = self.noise_source.summarize(offsets, layout.padding)
@@ -104,7 +105,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         Raises:
             ValueError: a source has several sentences.
         """
-        if self.separator is not None and (net_input["src_tokens"] == self.separator).any():
+        if self.separator is not None and self.separator.find(net_input["src_tokens"]).any():
             raise ValueError(
                 "the source has several sentences and the model has --sentence-context; translate "
                 "with --task stacked_translation --stack-junction separator"

@@ -7,6 +7,7 @@ from fairseq.distributed import fsdp_wrap
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from cape_fairseq.data.separator import Separator
 from cape_fairseq.models.config import find_encoding
 from cape_fairseq.modules.masks import build_mask, has_padding
 from cape_fairseq.modules.plan import AttentionPlan
@@ -54,9 +55,9 @@ class PositionalSide:
         return self.random_positions or self.positions
 
     @property
-    def separator(self) -> int | None:
-        """Return the token between the sentences of a document, or None without documents."""
-        return None if self.window is None else self.dictionary.bos()
+    def separator(self) -> Separator | None:
+        """Return what is between the sentences of a document, or None without documents."""
+        return None if self.window is None else Separator(self.dictionary)
 
     @property
     def length_limit(self) -> int:
@@ -79,7 +80,7 @@ class PositionalSide:
     def embed_input_tokens(self, tokens: Tensor) -> Tensor:
         """Embed int64 [B, T]: [B, T, C]. A separator is an end of sentence."""
         if self.separator is not None:
-            tokens = tokens.masked_fill(tokens == self.separator, self.dictionary.eos())
+            tokens = self.separator.replace_by_eos(tokens)
         return self.embed_scale * self.embed_tokens(tokens)
 
     @staticmethod

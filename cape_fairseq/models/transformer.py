@@ -151,9 +151,7 @@ class PositionalTransformer(TransformerModelBase):
         EOS: to the network every sentence ends alike."""
         target = super().get_targets(sample, net_output)
         separator = self.decoder.separator
-        if separator is None:
-            return target
-        return target.masked_fill(target == separator, self.decoder.dictionary.eos())
+        return target if separator is None else separator.replace_by_eos(target)
 
     def check_stored_options(self, stored: Any) -> None:
         """Raise ValueError if a checkpoint with these options has other dimensions."""

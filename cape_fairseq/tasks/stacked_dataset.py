@@ -10,6 +10,7 @@ import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from torch import Tensor
 
+from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import edit_sentence, group_by_tokens, sample_groups
 
 logger = logging.getLogger(__name__)
@@ -54,8 +55,7 @@ class JoinedSide(torch.utils.data.Dataset):
 
     Args:
         sentences: int64 [T] each, with EOS; ``sizes`` are their numbers of tokens.
-        separator: index of the token between sentences, or None. In the text it is unknown.
-        unk: index of unknown words.
+        separator: stands between sentences, or None. Inside of a sentence it is unknown.
         editor: edits sentences at junctions, or None.
     """
 
@@ -64,12 +64,11 @@ class JoinedSide(torch.utils.data.Dataset):
         sentences: Sequence[Tensor],
         sizes: np.ndarray,
         eos: int,
-        separator: int | None = None,
-        unk: int | None = None,
+        separator: Separator | None = None,
         editor: JunctionEditor | None = None,
     ) -> None:
         self.sentences, self.sentence_sizes = sentences, np.asarray(sizes)
-        self.eos, self.separator, self.unk, self.editor = eos, separator, unk, editor
+        self.eos, self.separator, self.editor = eos, separator, editor
         self.groups: Groups = []
 
     def __len__(self) -> int:
@@ -82,11 +81,11 @@ class JoinedSide(torch.utils.data.Dataset):
             tokens = self.sentences[number]
             tokens = tokens[tokens != self.eos].long()
             if self.separator is not None:
-                tokens = tokens.masked_fill(tokens == self.separator, self.unk)
+                tokens = self.separator.hide(tokens)
             if self.editor is not None:
                 tokens = self.editor(tokens, place > 0, place < len(group) - 1)
             if place and self.separator is not None:
-                parts.append(tokens.new_tensor([self.separator]))
+                parts.append(tokens.new_tensor([self.separator.index]))
             parts.append(tokens)
         return torch.cat([*parts, parts[0].new_tensor([self.eos])])
 

@@ -15,6 +15,7 @@ from fairseq.utils import split_paths
 from omegaconf import II, OmegaConf
 from torch import Tensor
 
+from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS
 from cape_fairseq.documents.scorer import DocumentScorer
 from cape_fairseq.documents.search import DocumentGenerator
@@ -146,9 +147,8 @@ class StackedTranslationTask(TranslationTask):
         junction = self.cfg.stack_junction
         bpe = self.build_bpe(self.cfg.stack_bpe) if junction == "comma" else None
         editor = JunctionEditor(dictionary, bpe) if junction == "comma" else None
-        has_separator = junction == "separator"
-        separator = dictionary.bos() if has_separator else None
-        return JoinedSide(sentences, sizes, dictionary.eos(), separator, dictionary.unk(), editor)
+        separator = Separator(dictionary) if junction == "separator" else None
+        return JoinedSide(sentences, sizes, dictionary.eos(), separator, editor)
 
     def build_grouping(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Grouping:
         cfg = self.cfg

@@ -9,8 +9,10 @@ from argparse import Namespace
 import numpy as np
 import pytest
 import torch
+from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
+from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import edit_sentence
 from cape_fairseq.tasks.stacked_dataset import JoinedSide
 from tests.support import fairseq, train
@@ -185,7 +187,7 @@ def test_longer_outputs_are_allowed(data_bin):
 
 def test_a_separator_in_the_text_is_an_unknown_word():
     sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
-    side = JoinedSide(sentences, np.array([4, 2]), EOS, BOS, unk=3)
+    side = JoinedSide(sentences, np.array([4, 2]), EOS, Separator(Dictionary()))
     side.groups = [[0, 1]]
     assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
 
