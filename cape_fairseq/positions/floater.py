@@ -1,7 +1,8 @@
 """FLOATER: positions that follow a learned dynamical system (Liu et al. 2020)."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -32,15 +33,31 @@ QUANTILE = 0.999
 MIN_SOLVED = 128
 
 
-class Solution(NamedTuple):
-    """Cached vectors, and what they were solved from."""
+class VectorCache:
+    """The vectors of a solution, [L, count, C], until the parameters are others or a text is
+    longer."""
 
-    key: list[Any]
-    vectors: Tensor  # [L, count, C]
+    def __init__(self) -> None:
+        self.clear()
 
-    def has(self, key: list[Any], length: int) -> bool:
-        """Return whether the vectors are those of ``key``, for texts of this length."""
-        return self.key == key and len(self.vectors) >= length
+    def clear(self) -> None:
+        """Forget the vectors; an optimizer changes parameters without a trace."""
+        self.versions, self.vectors = None, None
+
+    @torch.no_grad()
+    def get(self, module: nn.Module, length: int, solve: Callable[[], Tensor]) -> Tensor:
+        """Return the vectors of the parameters of a module, solved again if need be."""
+        versions = find_versions(module)
+        if self.versions != versions or len(self.vectors) < length:
+            self.versions, self.vectors = versions, solve()
+        return self.vectors
+
+
+def find_versions(module: nn.Module) -> list[Any]:
+    """Return what changes when the parameters of a module are loaded, converted or moved."""
+    parameters = list(module.parameters())
+    versions = [0 if p.is_inference() else p._version for p in parameters]
+    return [*versions, *((id(p), p.dtype, p.device) for p in parameters)]
 
 
 @register_encoding("floater", FloaterConfig)
@@ -77,8 +94,7 @@ class FLOATER(PositionEncoding):
         # Lengths of training: those of the side and, in a decoder, those of the source.
         counts = torch.zeros(1 + is_decoder, MAX_COUNTED, dtype=torch.long)
         self.register_buffer("length_counts", counts)
-        self.cache: Solution | None = None  # of evaluation
-        self.refreshed: Solution | None = None  # of training, until the next refresh
+        self.evaluated, self.refreshed = VectorCache(), VectorCache()  # the other in training
         self.num_updates = 0
 
     @classmethod
@@ -180,18 +196,8 @@ class FLOATER(PositionEncoding):
             return self.solve_in_training(length)
         if torch.is_grad_enabled() and self.initial.requires_grad:
             return self.solve_in_evaluation(length)
-        key = self.find_versions()
-        if self.cache is None or not self.cache.has(key, length):
-            size = max(MIN_SOLVED, 2 ** math.ceil(math.log2(length)))
-            with torch.no_grad():
-                self.cache = Solution(key, self.solve_in_evaluation(size))
-        return self.cache.vectors
-
-    def find_versions(self) -> list[Any]:
-        """Return what changes when parameters are loaded, converted or moved."""
-        parameters = list(self.parameters())
-        versions = [0 if p.is_inference() else p._version for p in parameters]
-        return [*versions, *((id(p), p.dtype, p.device) for p in parameters)]
+        size = max(MIN_SOLVED, 2 ** math.ceil(math.log2(length)))
+        return self.evaluated.get(self, length, lambda: self.solve_in_evaluation(size))
 
     def solve_in_evaluation(self, size: int) -> Tensor:
         """Solve for ``size`` offsets; those beyond the lengths of training have the last vector."""
@@ -205,15 +211,13 @@ class FLOATER(PositionEncoding):
         """Solve for a batch. Between refreshes the dynamics stand still (section 4.4), and their
         vectors are solved once, without a gradient."""
         if self.is_refreshed:
-            self.cache = self.refreshed = None  # this update changes the parameters
+            self.evaluated.clear()  # this update changes the parameters
+            self.refreshed.clear()
             return self.integrate(length)
-        key = self.find_versions()
-        if self.refreshed is None or not self.refreshed.has(key, length):
-            with torch.no_grad():
-                self.refreshed = Solution(key, self.integrate(length))
+        vectors = self.refreshed.get(self, length, lambda: self.integrate(length))
         # Parameters without a gradient would stop PyTorch's DDP.
         unused = [self.initial, *self.dynamics.parameters()]
-        return self.refreshed.vectors + sum(parameter.sum() * 0.0 for parameter in unused)
+        return vectors + sum(parameter.sum() * 0.0 for parameter in unused)
 
     @property
     def is_refreshed(self) -> bool:

@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,10 +49,75 @@ class JunctionEditor:
         return tokens if is_unknown else indices
 
 
+class Pairs(NamedTuple):
+    """The sentence pairs that stacks are made of; it can be pickled for workers."""
+
+    source_sizes: np.ndarray  # tokens of each sentence, with EOS
+    target_sizes: np.ndarray
+    documents: Sequence[Any] | None  # name of each pair's document; no stack has pairs of two
+    separators: int  # tokens between two sentences of a stack: 0 or 1
+
+    def measure(self) -> np.ndarray:
+        """Return the tokens that each pair adds to the longer side of a stack."""
+        return np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
+
+
+class SamplingRule(NamedTuple):
+    """Stacks of mixed lengths, sampled for each epoch (:func:`sample_groups`)."""
+
+    probability: float
+    max_tokens: int
+    seed: int
+
+    def group(self, pairs: Pairs, epoch: int) -> Groups:
+        """Return the pairs of each stack."""
+        key = self.seed, epoch
+        lengths = pairs.measure()
+        return sample_groups(lengths, self.probability, self.max_tokens, key, pairs.documents)
+
+
+class JoiningRule(NamedTuple):
+    """Stacks of a minimum length (:func:`group_by_tokens`)."""
+
+    minimum: int  # target tokens, or sentences
+    counts_sentences: bool
+    max_tokens: int | None  # of the longer side; longer stacks are left out
+    keeps_rest: bool  # keep a shorter stack at the end of a document
+    swaps: bool  # move the first sentence of each stack to its end
+
+    def group(self, pairs: Pairs, epoch: int) -> Groups:
+        """Return the pairs of each stack."""
+        lengths = (pairs.target_sizes - 1).tolist()
+        if self.counts_sentences:
+            lengths = [1] * len(lengths)
+        groups = group_by_tokens(lengths, self.minimum, pairs.documents, self.keeps_rest)
+        if self.max_tokens is not None:
+            sizes = pairs.measure()
+            groups = [group for group in groups if sizes[list(group)].sum() <= self.max_tokens]
+        return [[*group[1:], group[0]] for group in groups] if self.swaps else groups
+
+
+class Stacks:
+    """The stacks of an epoch, which both sides share."""
+
+    def __init__(self, pairs: Pairs, rule: SamplingRule | JoiningRule) -> None:
+        self.pairs, self.rule = pairs, rule
+        self.groups: Groups = []
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def make(self, epoch: int) -> None:
+        """Make the stacks of an epoch, without empty lines."""
+        groups, sizes = self.rule.group(self.pairs, epoch), self.pairs.source_sizes
+        self.groups = [group for group in groups if len(group) > 1 or sizes[group[0]] > 1]
+
+
 class JoinedSide(torch.utils.data.Dataset):
     """One side of stacks, joined as they are asked for.
 
     Args:
+        stacks: of both sides.
         sentences: int64 [T] each, with EOS; ``sizes`` are their numbers of tokens.
         separator: stands between sentences, or None. Inside of a sentence it is unknown.
         editor: edits sentences at junctions, or None.
@@ -61,21 +125,21 @@ class JoinedSide(torch.utils.data.Dataset):
 
     def __init__(
         self,
+        stacks: Stacks,
         sentences: Sequence[Tensor],
         sizes: np.ndarray,
         eos: int,
         separator: Separator | None = None,
         editor: JunctionEditor | None = None,
     ) -> None:
-        self.sentences, self.sentence_sizes = sentences, np.asarray(sizes)
+        self.stacks, self.sentences, self.sentence_sizes = stacks, sentences, np.asarray(sizes)
         self.eos, self.separator, self.editor = eos, separator, editor
-        self.groups: Groups = []
 
     def __len__(self) -> int:
-        return len(self.groups)
+        return len(self.stacks)
 
     def __getitem__(self, index: int) -> Tensor:
-        group = self.groups[index]
+        group = self.stacks.groups[index]
         parts = []
         for place, number in enumerate(group):
             tokens = self.sentences[number]
@@ -94,84 +158,26 @@ class JoinedSide(torch.utils.data.Dataset):
         """Return the tokens of each stack, as if edits kept the number of pieces."""
         per_join = 0 if self.separator is None else 1
         words = self.sentence_sizes - 1  # without EOS, which only the stack has
+        groups = self.stacks.groups
         return np.array(
-            [words[list(group)].sum() + per_join * (len(group) - 1) + 1 for group in self.groups]
+            [words[list(group)].sum() + per_join * (len(group) - 1) + 1 for group in groups]
         )
-
-
-@dataclass
-class Grouping:
-    """The rule by which consecutive sentence pairs become stacks; it can be pickled for workers.
-
-    Args:
-        source_sizes, target_sizes: tokens of each sentence, with EOS.
-        documents: name of each pair's document, or None; no stack has pairs of two.
-        probability: that a stack begins at a pair, or None for stacks of a minimum length.
-        max_tokens: of the longer side of a stack, or None; without a probability, longer stacks
-            are left out.
-        minimum: target tokens of a stack, or its sentences.
-        counts_sentences: ``minimum`` counts sentences.
-        separators: 1 if a separator is between sentences, else 0.
-        keeps_rest: keep a shorter stack at the end of a document.
-        swaps: move the first sentence of each stack to its end.
-        seed: of the sampling.
-    """
-
-    source_sizes: np.ndarray
-    target_sizes: np.ndarray
-    documents: Sequence[Any] | None
-    probability: float | None
-    max_tokens: int | None
-    minimum: int
-    counts_sentences: bool
-    separators: int
-    keeps_rest: bool
-    swaps: bool
-    seed: int
-
-    def make_groups(self, epoch: int) -> list[list[int]]:
-        """Return the sentence pairs of each stack, without empty lines."""
-        groups = self.sample(epoch) if self.probability is not None else self.group()
-        return [group for group in groups if len(group) > 1 or self.source_sizes[group[0]] > 1]
-
-    def sample(self, epoch: int) -> Groups:
-        """Sample stacks of mixed lengths for an epoch."""
-        key = self.seed, epoch
-        return sample_groups(
-            self.measure_pairs(), self.probability, self.max_tokens, key, self.documents
-        )
-
-    def measure_pairs(self) -> np.ndarray:
-        """Return the tokens that each pair adds to the longer side of a stack."""
-        return np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
-
-    def group(self) -> Groups:
-        """Join pairs until a stack has the minimum length."""
-        lengths = (self.target_sizes - 1).tolist()
-        if self.counts_sentences:
-            lengths = [1] * len(lengths)
-        groups = group_by_tokens(lengths, self.minimum, self.documents, self.keeps_rest)
-        if self.max_tokens is not None:
-            sizes = self.measure_pairs()
-            groups = [group for group in groups if sizes[list(group)].sum() <= self.max_tokens]
-        return [[*group[1:], group[0]] for group in groups] if self.swaps else groups
 
 
 class StackedDataset(LanguagePairDataset):
-    """Stacks of sentence pairs, which change with the epoch if the grouping samples them."""
+    """Stacks of sentence pairs, which change with the epoch if ``changes``."""
 
     def __init__(
         self,
         pairs: LanguagePairDataset,
         source: JoinedSide,
         target: JoinedSide,
-        grouping: Grouping,
+        stacks: Stacks,
         changes: bool = False,
         epoch: int = 1,
     ) -> None:
-        self.grouping, self.changes, self.epoch = grouping, changes, epoch
-        self.src, self.tgt = source, target
-        self.group()
+        self.stacks, self.changes, self.epoch = stacks, changes, epoch
+        self.stacks.make(epoch)
         super().__init__(
             source,
             source.sizes,
@@ -186,12 +192,8 @@ class StackedDataset(LanguagePairDataset):
         )
         self.report()
 
-    def group(self) -> None:
-        """Make the stacks of the epoch."""
-        self.src.groups = self.tgt.groups = self.grouping.make_groups(self.epoch)
-
     def report(self) -> None:
-        groups = self.src.groups
+        groups = self.stacks.groups
         if not len(groups):
             return
         stacked = [len(group) for group in groups if len(group) > 1]
@@ -226,7 +228,7 @@ class StackedDataset(LanguagePairDataset):
         if not self.changes or epoch == self.epoch:
             return
         self.epoch = epoch
-        self.group()
+        self.stacks.make(epoch)
         self.src_sizes, self.tgt_sizes = self.src.sizes, self.tgt.sizes
         self.sizes = np.vstack((self.src_sizes, self.tgt_sizes)).T
         self.report()

@@ -20,7 +20,15 @@ from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS
 from cape_fairseq.documents.scorer import DocumentScorer
 from cape_fairseq.documents.search import DocumentGenerator
 from cape_fairseq.options import format_flag, option, require, validate
-from cape_fairseq.tasks.stacked_dataset import Grouping, JoinedSide, JunctionEditor, StackedDataset
+from cape_fairseq.tasks.stacked_dataset import (
+    JoinedSide,
+    JoiningRule,
+    JunctionEditor,
+    Pairs,
+    SamplingRule,
+    StackedDataset,
+    Stacks,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -114,19 +122,21 @@ class StackedTranslationTask(TranslationTask):
         documents = self.load_documents(path, pairs)
         marks = "" if documents else f", one document: no {path.name} or empty line marks several"
         logger.info(f"stacking {split}, junction {self.cfg.stack_junction}{marks}")
+        stacks = self.build_stacks(pairs, documents)
         dataset = StackedDataset(
             pairs,
-            self.build_side(pairs.src, pairs.src_sizes, self.src_dict),
-            self.build_side(pairs.tgt, pairs.tgt_sizes, self.tgt_dict),
-            self.build_grouping(pairs, documents),
+            self.build_side(stacks, pairs.src, pairs.src_sizes, self.src_dict),
+            self.build_side(stacks, pairs.tgt, pairs.tgt_sizes, self.tgt_dict),
+            stacks,
             changes=mixes and is_training,
             epoch=epoch,
         )
         if not len(dataset):
+            minimum = self.cfg.stack_sentences or self.cfg.stack_min_tokens or PAPER_MIN_TOKENS
             text = f"every document of {split}" if documents else split
             unit = "sentences" if self.cfg.stack_sentences else "target tokens"
             raise ValueError(
-                f"{text} has fewer than {dataset.grouping.minimum} {unit}, so there is no stack; "
+                f"{text} has fewer than {minimum} {unit}, so there is no stack; "
                 "give a smaller --stack-min-tokens or --stack-sentences, or --stack-keep-rest"
             )
         self.datasets[split] = dataset
@@ -143,29 +153,31 @@ class StackedTranslationTask(TranslationTask):
         empty = (np.asarray(pairs.src_sizes) < 2) & (np.asarray(pairs.tgt_sizes) < 2)
         return (2 * np.cumsum(empty) - empty).tolist() if empty.any() else None
 
-    def build_side(self, sentences: Any, sizes: np.ndarray, dictionary: Dictionary) -> JoinedSide:
+    def build_side(
+        self, stacks: Stacks, sentences: Any, sizes: np.ndarray, dictionary: Dictionary
+    ) -> JoinedSide:
         junction = self.cfg.stack_junction
         bpe = self.build_bpe(self.cfg.stack_bpe) if junction == "comma" else None
         editor = JunctionEditor(dictionary, bpe) if junction == "comma" else None
         separator = Separator(dictionary) if junction == "separator" else None
-        return JoinedSide(sentences, sizes, dictionary.eos(), separator, editor)
+        return JoinedSide(stacks, sentences, sizes, dictionary.eos(), separator, editor)
 
-    def build_grouping(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Grouping:
+    def build_stacks(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Stacks:
         cfg = self.cfg
-        samples = cfg.stack_probability is not None
-        return Grouping(
-            source_sizes=np.asarray(pairs.src_sizes),
-            target_sizes=np.asarray(pairs.tgt_sizes),
-            documents=documents,
-            probability=cfg.stack_probability,
-            max_tokens=cfg.stack_max_tokens or (PAPER_MIN_TOKENS if samples else None),
-            minimum=cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS,
-            counts_sentences=cfg.stack_sentences is not None,
-            separators=int(cfg.stack_junction == "separator"),
-            keeps_rest=cfg.stack_keep_rest,
-            swaps=cfg.stack_swap,
-            seed=int(cfg.seed),
-        )
+        sizes = np.asarray(pairs.src_sizes), np.asarray(pairs.tgt_sizes)
+        separators = int(cfg.stack_junction == "separator")
+        if cfg.stack_probability is not None:
+            limit = cfg.stack_max_tokens or PAPER_MIN_TOKENS
+            rule = SamplingRule(cfg.stack_probability, limit, int(cfg.seed))
+        else:
+            rule = JoiningRule(
+                minimum=cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS,
+                counts_sentences=cfg.stack_sentences is not None,
+                max_tokens=cfg.stack_max_tokens,
+                keeps_rest=cfg.stack_keep_rest,
+                swaps=cfg.stack_swap,
+            )
+        return Stacks(Pairs(*sizes, documents, separators), rule)
 
     def inference_step(
         self, generator: Any, models: Any, sample: Any, prefix_tokens: Any = None, **kwargs: Any

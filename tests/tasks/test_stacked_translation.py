@@ -14,7 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import edit_sentence
-from cape_fairseq.tasks.stacked_dataset import JoinedSide
+from cape_fairseq.tasks.stacked_dataset import JoinedSide, JoiningRule, Pairs, Stacks
 from tests.support import fairseq, train
 from tests.tasks.support import make_task
 
@@ -65,7 +65,7 @@ def test_stacks_reach_a_number_of_target_tokens_whatever_the_junction(data_bin):
     groups = []
     for junction in ("comma", "none", "separator"):
         dataset = load(make_task(data_bin, stack_min_tokens=30, stack_junction=junction))
-        groups.append(dataset.src.groups)
+        groups.append(dataset.stacks.groups)
         if junction == "none":
             assert all(size - 1 >= 30 for size in dataset.tgt_sizes)
             assert [
@@ -80,9 +80,9 @@ def test_stacks_longer_than_a_maximum_are_left_out(data_bin):
     lengths = np.maximum(stacks.src_sizes, stacks.tgt_sizes) - 1
     limit = int(np.median(lengths))
     short = load(make_task(data_bin, **options, stack_max_tokens=limit))
-    expected = [group for group, n in zip(stacks.src.groups, lengths, strict=True) if n <= limit]
+    expected = [group for group, n in zip(stacks.stacks.groups, lengths, strict=True) if n <= limit]
     assert 0 < len(expected) < len(stacks)
-    assert short.src.groups == expected
+    assert short.stacks.groups == expected
 
 
 def test_swapped_stacks_end_with_their_first_sentence(data_bin):
@@ -117,14 +117,14 @@ class TestMixedLengths:
 
     def test_groups_change_with_the_epoch_and_the_seed(self, data_bin):
         dataset = load(make_task(data_bin, **MIXED), "train")
-        first = list(dataset.src.groups)
+        first = list(dataset.stacks.groups)
         assert not dataset.can_reuse_epoch_itr_across_epochs
         dataset.set_epoch(2)
-        assert dataset.src.groups != first
+        assert dataset.stacks.groups != first
         assert len(dataset) == len(dataset.src_sizes) == len(dataset.sizes)
         dataset.set_epoch(1)
-        assert dataset.src.groups == first
-        assert load(make_task(data_bin, **MIXED, seed=2), "train").src.groups != first
+        assert dataset.stacks.groups == first
+        assert load(make_task(data_bin, **MIXED, seed=2), "train").stacks.groups != first
 
     def test_sizes_are_those_of_the_items(self, data_bin):
         task = make_task(data_bin, **{**MIXED, "stack_junction": "separator"})
@@ -187,8 +187,10 @@ def test_longer_outputs_are_allowed(data_bin):
 
 def test_a_separator_in_the_text_is_an_unknown_word():
     sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
-    side = JoinedSide(sentences, np.array([4, 2]), EOS, Separator(Dictionary()))
-    side.groups = [[0, 1]]
+    sizes = np.array([4, 2])
+    stacks = Stacks(Pairs(sizes, sizes, None, 1), JoiningRule(2, True, None, False, False))
+    stacks.make(epoch=1)
+    side = JoinedSide(stacks, sentences, sizes, EOS, Separator(Dictionary()))
     assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
 
 
@@ -208,7 +210,7 @@ class TestDocuments:
         (folder / "test.documents").write_text("\n".join(names), encoding="utf-8")
         options = {"stack_sentences": 3, "stack_keep_rest": True, "stack_junction": "separator"}
         dataset = load(make_task(folder, **options))
-        ends = [(group[0], group[-1]) for group in dataset.src.groups]
+        ends = [(group[0], group[-1]) for group in dataset.stacks.groups]
         assert ends == [(0, 2), (3, 5), (6, 7), (8, 10), (11, 12)]
         (folder / "test.documents").write_text("a\nb\n", encoding="utf-8")
         with pytest.raises(ValueError, match=r"test.documents has 2 lines"):
@@ -224,7 +226,7 @@ class TestDocuments:
         fairseq("preprocess", *languages, *dictionary, *folders)
         options = {"stack_min_tokens": 100, "stack_keep_rest": True}
         dataset = load(make_task(tmp_path / "bin", **options))
-        assert [list(group) for group in dataset.src.groups] == [[0, 1], [3]]
+        assert [list(group) for group in dataset.stacks.groups] == [[0, 1], [3]]
 
     def test_scores_of_a_reference_leave_separators_out(self, document_checkpoint, data_bin):
         task = ("--task", "stacked_translation", "--stack-sentences", 3)
