@@ -14,7 +14,7 @@ from cape_fairseq.command_line import (
     write_atomically,
 )
 from cape_fairseq.data.separator import join_text, split_text
-from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_tokens
+from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_tokens, move_first
 
 EXAMPLES = """
   cape-fairseq derive length --source train.en --target train.de --output short --max 50
@@ -77,7 +77,7 @@ def swap_first(pairs: Iterable[Pair], separator: str) -> Iterator[Pair]:
                 f"line {number} has {len(parts[0]) - 1} and {len(parts[1]) - 1} separators "
                 f"{separator}; both sides need equally many, at least one"
             )
-        yield tuple(join_text([*side[1:], side[0]], separator) for side in parts)
+        yield tuple(join_text(move_first(side), separator) for side in parts)
 
 
 def divide_by_length(pairs: Iterable[Pair], edges: list[float]) -> dict[str, list[Pair]]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -29,6 +30,35 @@ def edit_sentence(sentence: str, lower: bool, comma: bool) -> str:
     """Apply CAPE's junction on the left (``lower``) and on the right (``comma``)."""
     sentence = open_end(sentence) if comma else sentence
     return lower_first(sentence) if lower else sentence
+
+
+def read_documents(
+    path: Path, source_sizes: Sequence[int], target_sizes: Sequence[int]
+) -> list | None:
+    """Return the document of each sentence pair, if the data say so: by a file with a name for each
+    pair, or by empty lines between documents.
+
+    Args:
+        source_sizes, target_sizes: tokens of each sentence, with EOS.
+
+    Raises:
+        ValueError: the file has another number of lines.
+    """
+    if path.is_file():
+        text = path.read_text(encoding="utf-8").removesuffix("\n")
+        names = [line.rstrip("\r") for line in text.split("\n")]
+        if len(names) != len(source_sizes):
+            raise ValueError(
+                f"{path} has {len(names)} lines, and the data {len(source_sizes)} pairs"
+            )
+        return names
+    empty = (np.asarray(source_sizes) < 2) & (np.asarray(target_sizes) < 2)
+    return (2 * np.cumsum(empty) - empty).tolist() if empty.any() else None
+
+
+def move_first(sentences: Sequence) -> list:
+    """Move the first sentence to the end (SHAPE, Table 1)."""
+    return [*sentences[1:], sentences[0]]
 
 
 def find_documents(documents: Sequence | None, count: int) -> Iterator[range]:

@@ -79,7 +79,7 @@ class DocumentGenerator(SequenceGenerator):
         )
         if constraints is not None and int(documents.counts.max()) > 1:
             raise ValueError("constraints need sources of one sentence each; split the documents")
-        if any(model.decoder.window.before > 0 for model in self.models):
+        if any(model.decoder.window.sees_earlier for model in self.models):
             found = self.search_in_order(documents, **kwargs)
         else:
             found = self.search_side_by_side(documents, **kwargs)

@@ -52,7 +52,8 @@ class SentenceSearch(EnsembleModel):
         self.longest = generator.limit_lengths(self.lengths)
         self.prefixes = documents.collect_prefixes(rows, sentences, self.longest, generator.pad)
         self.shortest = self.find_shortest()
-        window = find_widest_window(self.models)
+        # Each model hides what is outside of its own window.
+        window = Window.find_widest([model.decoder.cross_window for model in self.models])
         self.encoder_outs = [
             documents.select_source(number, rows, sentences, window)
             for number in range(self.models_size)
@@ -132,10 +133,3 @@ class SentenceSearch(EnsembleModel):
             cache.trim(model.decoder.window)
             for model, cache in zip(self.models, self.caches, strict=True)
         ]
-
-
-def find_widest_window(models: Any) -> Window:
-    """Return the window of the cross-attention that sees what any model sees; each hides what is
-    outside of its own."""
-    windows = [model.decoder.cross_window for model in models]
-    return Window(max(w.before for w in windows), max(w.after for w in windows))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from cape_fairseq.data.separator import Separator
+from cape_fairseq.modules.windows import Windows
 
 MAX_TOKENS = 4000  # of a batch, with padding
 SAMPLES = 1000  # of the bootstrap
@@ -30,9 +31,8 @@ def find_reach(model: nn.Module) -> int:
     encoder, decoder = model.encoder, model.decoder
     if getattr(decoder, "window", None) is None:
         return 0
-    source = len(encoder.layers) * encoder.window.before + decoder.cross_window.before
-    target = len(decoder.layers) * decoder.window.before
-    return max(source + (len(decoder.layers) - 1) * decoder.window.before, target)
+    windows = Windows(encoder.window, decoder.cross_window, decoder.window)
+    return windows.find_reach(len(encoder.layers), len(decoder.layers))
 
 
 def score_last_sentences(model: nn.Module, texts: Sequence[Text]) -> list[np.ndarray]:

@@ -19,9 +19,9 @@ from cape_fairseq.command_line import (
     format_table,
     parse_count,
     parse_files,
-    read_lines,
     write_json,
 )
+from cape_fairseq.data.stacking import read_documents
 from cape_fairseq.evaluation.context import (
     Text,
     bootstrap_interval,
@@ -38,7 +38,8 @@ EXAMPLES = """
 DESCRIPTION = (
     "Measure the log-probability (nats a token) of references with the right earlier sentences, "
     "and by how much it exceeds that with sentences of another document and that without any. The "
-    "data have a file SUBSET.documents with the name of each sentence's document."
+    "data have a file SUBSET.documents with the name of each sentence's document, or empty lines "
+    "between documents."
 )
 KINDS = ("right", "wrong", "none")
 
@@ -126,6 +127,22 @@ def measure_model(
     }
 
 
+def select_documents(pairs: Any, path: Path) -> tuple[list[Any], list[Any]]:
+    """Return the sentence pairs that are no empty lines, and their documents.
+
+    Raises:
+        UserError: the data do not say where documents begin.
+    """
+    try:
+        names = read_documents(path, pairs.src_sizes, pairs.tgt_sizes)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if names is None:
+        raise UserError(f"there is no {path} with the document of each sentence, and no empty line")
+    kept = [i for i, size in enumerate(pairs.src_sizes) if size > 1]
+    return [pairs[i] for i in kept], [names[i] for i in kept]
+
+
 def measure(
     files: dict[str, list[Path]],
     data: Path,
@@ -134,21 +151,14 @@ def measure(
     word: str | None = None,
 ) -> dict[str, Any]:
     """Measure systems of one or several seeds."""
-    path = data / f"{subset}.documents"
-    if not path.is_file():
-        raise UserError(f"there is no {path} with the name of each sentence's document")
-    names = list(read_lines(path))
     systems = {}
     for name, paths in files.items():
         seeds = []
         for checkpoint in paths:
             model, task = load_model(checkpoint, data)
             task.load_dataset(subset)
-            if len(names) != len(task.dataset(subset)):
-                raise UserError(
-                    f"{path} has {len(names)} lines, and the data {len(task.dataset(subset))} pairs"
-                )
-            seeds.append(measure_model(model, task.dataset(subset), names, limit, word))
+            pairs, names = select_documents(task.dataset(subset), data / f"{subset}.documents")
+            seeds.append(measure_model(model, pairs, names, limit, word))
         systems[name] = seeds
     return {"unit": "nats a token", "subset": subset, "systems": systems}
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import torch
 
-from cape_fairseq.command_line import UserError, build_parser, parse_output, write_atomically
+from cape_fairseq.command_line import (
+    UserError,
+    build_parser,
+    parse_count,
+    parse_output,
+    write_atomically,
+)
 from cape_fairseq.inference.checkpoints import read_checkpoint
 from cape_fairseq.models.settings import Settings
 from cape_fairseq.options import format_flag
@@ -110,7 +116,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("inputs", nargs="+", type=Path, help="checkpoints, or one folder")
     parser.add_argument(
         "--last",
-        type=int,
+        type=parse_count,
         default=5,
         help="with a folder: average its last N checkpoints, checkpoint_E_U.pt if there are N, "
         "else checkpointE.pt (default: 5); named files are all averaged",
@@ -119,8 +125,6 @@ def main(argv: list[str]) -> None:
         "--output", type=parse_output, required=True, metavar="FILE", help="averaged checkpoint"
     )
     args = parser.parse_args(argv)
-    if args.last < 1:
-        raise UserError(f"--last is {args.last}, but it must be at least 1")
     is_folder = len(args.inputs) == 1 and args.inputs[0].is_dir()
     paths = find_last(args.inputs[0], args.last) if is_folder else args.inputs
     state = average(paths)

@@ -13,6 +13,7 @@ from torch import Tensor
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
+from cape_fairseq.models.config import has_documents
 
 
 def load_tensors(path: Path) -> Any:
@@ -68,8 +69,7 @@ def build_checkpoint(arguments: Namespace, parameters: dict[str, Tensor]) -> dic
 def find_junction(path: str) -> str:
     """Return the junction of stacks that a checkpoint needs: ``separator`` or CAPE's ``comma``."""
     model, _ = get_options(read_checkpoint(Path(path)))
-    is_document_model = getattr(model, "sentence_context", None) is not None
-    return "separator" if is_document_model else "comma"
+    return "separator" if has_documents(model) else "comma"
 
 
 def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str, str]:

@@ -103,6 +103,11 @@ UNSUPPORTED = {
 }
 
 
+def has_documents(options: Any) -> bool:
+    """Return whether the options of a model have ``--sentence-context``."""
+    return getattr(options, "sentence_context", None) is not None
+
+
 def find_encoding(cfg: Any) -> type[PositionEncoding]:
     """Return the class of the chosen encoding."""
     name = cfg.position_encoding
@@ -154,7 +159,7 @@ def base_architecture(args: Any) -> None:
     if isinstance(args.source_bos, bool):  # YAML reads on and off so
         args.source_bos = "on" if args.source_bos else "off"
     base = find_encoding(args).find_base(args)
-    default_bos = base.default_source_bos if args.sentence_context is None else "off"
+    default_bos = "off" if has_documents(args) else base.default_source_bos
     args.source_bos = args.source_bos or default_bos
     resolve_target_context(args, is_stored)
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
@@ -244,7 +249,7 @@ def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
 def validate_documents(args: Any) -> None:
     """Raise ValueError for options that documents lack, or that only documents have."""
     cross = args.sentence_cross_context
-    if args.sentence_context is None:
+    if not has_documents(args):
         expected = "left out without --sentence-context"
         require(cross == 0, "sentence_cross_context", cross, expected)
         return

@@ -223,7 +223,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         plan = self.plan_source_mask(queries, source.layout)
         if not self.positions.rotates_cross_attention:
             return plan
-        if self.window is not None and self.cross_window.before > 0:
+        if self.window is not None and self.cross_window.sees_earlier:
             positions = positions + find_starts(source, queries)
         rotation = self.positions.rotation(positions)
         if step.has_source_keys:

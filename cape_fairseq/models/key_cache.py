@@ -57,7 +57,7 @@ class KeyCache:
     def trim(self, window: Window) -> KeyCache:
         """Return the tokens that the next sentence of each text sees, the last in the last
         column."""
-        if window.before == 0:
+        if not window.sees_earlier:
             return KeyCache()
         layout = self.layout
         following = layout.sentence.amax(1, keepdim=True) + 1

@@ -3,7 +3,9 @@
 Masks of long texts are divided into blocks, so that memory is linear in the length. Pure PyTorch.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,6 +27,16 @@ class Window(NamedTuple):
     before: int
     after: int = 0
 
+    @property
+    def sees_earlier(self) -> bool:
+        """Return whether queries see earlier sentences than their own."""
+        return self.before > 0
+
+    @staticmethod
+    def find_widest(windows: Sequence[Window]) -> Window:
+        """Return the window that sees what any of these sees."""
+        return Window(max(w.before for w in windows), max(w.after for w in windows))
+
     def first(self, sentence: Tensor) -> Tensor:
         """Return the first sentence that queries of a sentence see."""
         return sentence - self.before
@@ -45,6 +57,21 @@ class Window(NamedTuple):
         int64 [B, W] and sentences of the keys [B, S], in order -> two int64 [B, W].
         """
         return find_first(keys, self.first(sentence)), find_first(keys, self.last(sentence) + 1)
+
+
+class Windows(NamedTuple):
+    """The windows of a model."""
+
+    source: Window  # of the encoder's self-attention
+    cross: Window
+    target: Window  # of the decoder's self-attention
+
+    def find_reach(self, encoder_layers: int, decoder_layers: int) -> int:
+        """Return how many earlier sentences, of either side, a sentence can depend on through all
+        layers."""
+        source = encoder_layers * self.source.before + self.cross.before
+        target = decoder_layers * self.target.before
+        return max(source + (decoder_layers - 1) * self.target.before, target)
 
 
 def find_first(sentences: Tensor, wanted: Tensor) -> Tensor:

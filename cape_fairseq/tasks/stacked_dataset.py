@@ -10,7 +10,7 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from torch import Tensor
 
 from cape_fairseq.data.separator import Separator
-from cape_fairseq.data.stacking import edit_sentence, group_by_tokens, sample_groups
+from cape_fairseq.data.stacking import edit_sentence, group_by_tokens, move_first, sample_groups
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class JoiningRule(NamedTuple):
         if self.max_tokens is not None:
             sizes = pairs.measure()
             groups = [group for group in groups if sizes[list(group)].sum() <= self.max_tokens]
-        return [[*group[1:], group[0]] for group in groups] if self.swaps else groups
+        return list(map(move_first, groups)) if self.swaps else groups
 
 
 class Stacks:

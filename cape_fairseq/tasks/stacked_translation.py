@@ -16,9 +16,10 @@ from omegaconf import II, OmegaConf
 from torch import Tensor
 
 from cape_fairseq.data.separator import Separator
-from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS
+from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, read_documents
 from cape_fairseq.documents.scorer import DocumentScorer
 from cape_fairseq.documents.search import DocumentGenerator
+from cape_fairseq.models.config import has_documents
 from cape_fairseq.options import format_flag, option, require, validate
 from cape_fairseq.tasks.stacked_dataset import (
     JoinedSide,
@@ -119,7 +120,7 @@ class StackedTranslationTask(TranslationTask):
         folders = split_paths(self.cfg.data)
         folder = folders[(epoch - 1) % len(folders)] if is_training else folders[0]
         path = Path(folder) / f"{split}.documents"
-        documents = self.load_documents(path, pairs)
+        documents = read_documents(path, pairs.src_sizes, pairs.tgt_sizes)
         marks = "" if documents else f", one document: no {path.name} or empty line marks several"
         logger.info(f"stacking {split}, junction {self.cfg.stack_junction}{marks}")
         stacks = self.build_stacks(pairs, documents)
@@ -140,18 +141,6 @@ class StackedTranslationTask(TranslationTask):
                 "give a smaller --stack-min-tokens or --stack-sentences, or --stack-keep-rest"
             )
         self.datasets[split] = dataset
-
-    def load_documents(self, path: Path, pairs: LanguagePairDataset) -> Optional[list]:
-        """Return the document of each pair, if the data say so: by a file with a name for each
-        pair, or by empty lines between documents."""
-        if path.is_file():
-            text = path.read_text(encoding="utf-8").removesuffix("\n")
-            names = [line.rstrip("\r") for line in text.split("\n")]
-            if len(names) != len(pairs):
-                raise ValueError(f"{path} has {len(names)} lines, and the data {len(pairs)} pairs")
-            return names
-        empty = (np.asarray(pairs.src_sizes) < 2) & (np.asarray(pairs.tgt_sizes) < 2)
-        return (2 * np.cumsum(empty) - empty).tolist() if empty.any() else None
 
     def build_side(
         self, stacks: Stacks, sentences: Any, sizes: np.ndarray, dictionary: Dictionary
@@ -237,7 +226,7 @@ def check_sentence_model(cfg: Any, junction: str) -> None:
     Raises:
         ValueError: ``--model-overrides`` gave it to a model of fairseq, which ignores it.
     """
-    if getattr(cfg, "sentence_context", None) is not None:
+    if has_documents(cfg):
         raise ValueError(
             "sentence_context is set, but this model is fairseq's own, which ignores it; fine-tune "
             "it first: --arch sinpos_transformer --finetune-from-model CHECKPOINT"
@@ -279,7 +268,7 @@ def check_alignment(args: Any) -> None:
 def check_search(models: Any, args: Any) -> None:
     """Raise ValueError for options of fairseq's search that documents lack."""
     check_alignment(args)
-    sees_translations = any(model.decoder.window.before > 0 for model in models)
+    sees_translations = any(model.decoder.window.sees_earlier for model in models)
     if getattr(args, "lm_path", None) and sees_translations:
         raise ValueError(
             "--lm-path is set, but the language model would see single sentences and the model "
