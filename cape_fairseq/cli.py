@@ -1,5 +1,6 @@
 """``cape-fairseq TOOL``: a table of the tools, and two that tell about the package."""
 
+import argparse
 import difflib
 import logging
 import sys
@@ -126,11 +127,23 @@ def print_path(argv: list[str]) -> None:
     print(Path(__file__).resolve().parent)
 
 
+def register_user_dir(argv: list[str]) -> None:
+    """Import the folder of ``--user-dir``, whose encodings come before this package's models."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--user-dir")
+    args, _ = parser.parse_known_args(argv)
+    if args.user_dir is not None:
+        from fairseq.utils import import_user_module
+
+        import_user_module(args)
+
+
 def run_tool(name: str, argv: list[str]) -> None:
     """Run a tool of the table."""
     # Libraries warn of what they will change; a user of a tool can do nothing about it.
     warnings.simplefilter("ignore")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")  # before fairseq sets INFO
+    register_user_dir(argv)
     if name == "encodings":
         list_encodings(argv)
     elif name == "path":

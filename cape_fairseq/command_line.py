@@ -36,6 +36,15 @@ def add_files(parser: argparse.ArgumentParser, help: str, several: bool = True) 
     parser.add_argument("files", nargs="+", metavar=metavar, help=help)
 
 
+def add_user_dir(parser: argparse.ArgumentParser) -> None:
+    """Add ``--user-dir``, which the command line reads before a tool is imported."""
+    parser.add_argument(
+        "--user-dir",
+        metavar="DIR",
+        help="folder of your own encodings, as fairseq's --user-dir (docs/development.md)",
+    )
+
+
 def add_output(parser: argparse.ArgumentParser, option: str, help: str) -> None:
     """Add ``--plot`` or ``--json``, a file to write."""
     kind = parse_figure if option == "--plot" else parse_output

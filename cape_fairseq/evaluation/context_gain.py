@@ -15,6 +15,7 @@ from cape_fairseq.command_line import (
     UserError,
     add_files,
     add_output,
+    add_user_dir,
     build_parser,
     format_table,
     parse_count,
@@ -175,6 +176,7 @@ def format_gain(seeds: list[dict[str, Any]], part: str, kind: str) -> str:
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("context-gain", DESCRIPTION, EXAMPLES)
+    add_user_dir(parser)
     add_files(parser, "checkpoints of systems with --sentence-context, one for each seed")
     add_output(parser, "--json", "gains as JSON, with 95 %% intervals over sentences")
     parser.add_argument("--data", type=Path, required=True, help="binarized data")

@@ -11,6 +11,7 @@ from torch import Tensor
 from cape_fairseq.command_line import (
     UserError,
     add_output,
+    add_user_dir,
     build_parser,
     format_table,
     parse_count,
@@ -100,6 +101,7 @@ def plot(matrices: dict[str, np.ndarray], path: Path) -> None:
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("plot-positions", "Plot position vectors.", EXAMPLES)
+    add_user_dir(parser)
     add_output(parser, "--plot", "vectors, distances and dot products of the positions")
     add_output(parser, "--json", "position vectors as JSON")
     parser.add_argument(

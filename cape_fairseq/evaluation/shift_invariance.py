@@ -13,6 +13,7 @@ from cape_fairseq.command_line import (
     UserError,
     add_files,
     add_output,
+    add_user_dir,
     build_parser,
     format_table,
     parse_count,
@@ -108,6 +109,7 @@ def main(argv: list[str]) -> None:
         "Measure how similar hidden states stay when all positions are shifted.",
         EXAMPLES,
     )
+    add_user_dir(parser)
     add_files(parser, "checkpoint of each system", several=False)
     add_output(parser, "--json", "results as JSON")
     add_output(parser, "--plot", "similarities between all offsets (SHAPE, Figure 2)")

@@ -8,7 +8,13 @@ from typing import Any
 
 from torch import nn
 
-from cape_fairseq.command_line import UserError, build_parser, check_output_folder, write_folder
+from cape_fairseq.command_line import (
+    UserError,
+    add_user_dir,
+    build_parser,
+    check_output_folder,
+    write_folder,
+)
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.export_spec import build_spec, find_activations, is_added_to_input
 from cape_fairseq.inference.segmentation import (
@@ -106,6 +112,7 @@ def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the tool."""
+    add_user_dir(parser)
     parser.add_argument("checkpoint", type=Path, help="checkpoint of this plugin")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
     parser.add_argument(

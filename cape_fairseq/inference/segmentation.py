@@ -14,7 +14,7 @@ from fairseq.tokenizer import tokenize_line
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
-from cape_fairseq.command_line import UserError, read_lines
+from cape_fairseq.command_line import UserError, add_user_dir, read_lines
 from cape_fairseq.data.cleaning import clean_line, repair_breaks
 
 # Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
@@ -87,7 +87,8 @@ def split_pieces(line: str) -> list[str]:
 
 
 def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which a tool finds dictionaries, subwords and the tokenizer."""
+    """Add the options by which a tool finds encodings, dictionaries, subwords and the tokenizer."""
+    add_user_dir(parser)
     parser.add_argument(
         "--data",
         type=Path,
