@@ -25,7 +25,7 @@ from cape_fairseq.command_line import (
     read_lines,
     write_json,
 )
-from cape_fairseq.evaluation.generated import read_translations, remove_bpe
+from cape_fairseq.evaluation.generated import check_references, read_translations, remove_bpe
 from cape_fairseq.evaluation.scores import (
     build_bleu,
     compute_kept_ends,
@@ -58,12 +58,8 @@ class Corpus(NamedTuple):
         texts, references = {}, None
         for name, path in files.items():
             sentences, texts[name], found = read_translations(path)
-            if references is not None and found != references:
-                raise UserError(
-                    f"{name} has other references than {next(iter(files))}; were both generated "
-                    "from the same data and subset?"
-                )
-            references = found
+            references = references or found
+            check_references(name, found, next(iter(files)), references)
         return cls([sentence.source for sentence in sentences], references, texts)
 
 

@@ -15,7 +15,7 @@ from cape_fairseq.command_line import (
     read_lines,
     write_json,
 )
-from cape_fairseq.evaluation.generated import read_translations
+from cape_fairseq.evaluation.generated import check_references, read_translations
 from cape_fairseq.evaluation.scores import (
     format_signature,
     format_summary,
@@ -96,9 +96,8 @@ def measure(
                 _, texts, references = read_translations(path)
             else:
                 texts, references = aligned.read_translation(path), aligned.texts
-            if first is not None and references != first:
-                raise UserError(f"{path} has other references than {paths[0]}, a seed of {name}")
-            first = references
+            first = first or references
+            check_references(path, references, paths[0], first)
             seeds.append(score_translations(texts, references, language, tokenize))
         references_of[name] = first
         summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}

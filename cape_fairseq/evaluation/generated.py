@@ -2,8 +2,10 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -99,15 +101,21 @@ def read_scored(path: Path) -> list[Sentence]:
     return sentences
 
 
+def check_references(name: Any, own: Sequence, other_name: Any, others: Sequence) -> None:
+    """Raise UserError if two outputs have other references."""
+    if own != others:
+        raise UserError(
+            f"{name} has other references than {other_name}; generate both from the same data and "
+            "subset"
+        )
+
+
 def read_runs(files: dict[str, list[Path]]) -> dict[str, list[list[Sentence]]]:
     """Read the scored references of several systems and seeds."""
     runs = {name: [read_scored(path) for path in paths] for name, paths in files.items()}
-    first = next(iter(runs.values()))[0]
+    first_name, first = next(iter(runs.items()))
+    expected = [len(s.scores) for s in first[0]]
     for name, seeds in runs.items():
         for sentences in seeds:
-            if [len(s.scores) for s in sentences] != [len(s.scores) for s in first]:
-                raise UserError(
-                    f"{name} scored other references than {next(iter(runs))}; generate both from "
-                    "the same data and subset"
-                )
+            check_references(name, [len(s.scores) for s in sentences], first_name, expected)
     return runs
