@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.optim.hold import hold_parameters
+from cape_fairseq.positions.layout import find_layout
 from tests.support import PAD, add_options, build, make_batch, run, train, train_options
 from tests.test_training import read_losses, read_model
 
@@ -138,6 +139,40 @@ def test_every_vector_between_refreshes_is_of_one_solution():
     other.load_state_dict(model.state_dict())
     torch.testing.assert_close(other.encoder.positions.solve(10)[:10], solved, rtol=0, atol=0)
     torch.testing.assert_close(model.eval().encoder.positions.solve(10)[:10], solved)
+
+
+def test_between_refreshes_vectors_are_solved_once():
+    model, solved = build("floater", floater_refresh=4).train(), []
+    for side in (model.encoder, model.decoder):
+        side.positions.dynamics.register_forward_pre_hook(lambda *_: solved.append(update))
+    optimizer = FairseqAdam(make_adam(), list(model.parameters()))
+    hold_parameters(optimizer, model)
+    source, previous = make_batch([9, 5]), make_batch([8, 4], begin=True)
+    for update in range(6):
+        model.set_num_updates(update)
+        model(source, None, previous)[0].sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert solved == [0, 0, 1, 1, 4, 4, 5, 5]  # with a gradient, and then without
+
+
+def test_evaluation_follows_the_lengths_of_training():
+    model = build("floater", floater_refresh=1000).train()
+    model.set_num_updates(1)
+    source, target = make_batch([20]), make_batch([20], begin=True)
+
+    def score():
+        with torch.no_grad():
+            return model.eval()(source, None, target)[0]
+
+    model(source, None, target)
+    before = score()
+    model.train()
+    for _ in range(2000):
+        for side in (model.encoder, model.decoder):
+            layout = find_layout(make_batch([3]), PAD)
+            side.positions.count_lengths(layout, layout)
+    assert not torch.allclose(score(), before)
 
 
 @pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])

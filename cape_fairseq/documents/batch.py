@@ -79,7 +79,7 @@ class EncodedDocuments:
         return None if self.constraints is None else self.constraints[rows.cpu()]
 
     def collect_prefixes(
-        self, rows: Tensor, sentences: Tensor, limits: Tensor | None, pad: int
+        self, rows: Tensor, sentences: Tensor, limits: Tensor, pad: int
     ) -> Tensor | None:
         """Return the prefixes of one sentence of each row, int64 [R, P], or None.
 
@@ -92,8 +92,7 @@ class EncodedDocuments:
             found.append(own or self.sentence_prefix)
         if not any(found):
             return None
-        if limits is not None:
-            pairs = zip(found, limits.flatten().tolist(), strict=True)
-            found = [tokens[:limit] for tokens, limit in pairs]
+        pairs = zip(found, limits.flatten().tolist(), strict=True)
+        found = [tokens[:limit] for tokens, limit in pairs]
         parts = [torch.tensor(tokens, dtype=torch.long) for tokens in found]
         return pad_sequence(parts, batch_first=True, padding_value=pad).to(rows.device)

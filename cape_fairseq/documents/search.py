@@ -32,7 +32,7 @@ class DocumentGenerator(SequenceGenerator):
         sentence_prefix: tokens that every translated sentence begins with.
     """
 
-    model: Any  # fairseq's ensemble: the search of some sentences
+    model: Any  # fairseq's ensemble; during a search it is a SentenceSearch
 
     def __init__(
         self,
@@ -63,11 +63,14 @@ class DocumentGenerator(SequenceGenerator):
         """Return the hypotheses of each document: one where sentences see earlier translations,
         otherwise the k-th of all sentences joined.
 
-        ``prefix_tokens`` are those of fairseq; a separator in them ends a sentence.
+        ``prefix_tokens`` are those of fairseq; a separator in them ends a sentence. That of a
+        sentence replaces ``sentence_prefix``.
 
         Raises:
-            ValueError: constraints and a document of several sentences.
+            ValueError: constraints and a document of several sentences, or another BOS.
         """
+        if kwargs.get("bos_token") not in (None, self.eos):
+            raise ValueError("bos_token is given, but sentences of documents begin with EOS")
         net_input = sample["net_input"]
         tokens, lengths = net_input["src_tokens"], net_input.get("src_lengths")
         documents = EncodedDocuments(
@@ -122,15 +125,14 @@ class DocumentGenerator(SequenceGenerator):
     ) -> bool:
         """Finish a sentence at its own longest length, too: behind a prefix that reaches it there
         are fewer hypotheses than the beam."""
-        if self.model.has_reached_limit(unfin_idx * beam_size, step):
+        if self.model.must_end(unfin_idx * beam_size, step):
             return True
         return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
 
-    def limit_lengths(self, lengths: Tensor) -> Tensor | None:
-        """Return the longest output for sources of these lengths, as fairseq does alone, or None if
-        it is the source's length."""
+    def limit_lengths(self, lengths: Tensor) -> Tensor:
+        """Return the longest output for sources of these lengths, as fairseq does alone."""
         if self.match_source_len:
-            return None
+            return lengths
         limits = (self.max_len_a * lengths.double() + self.max_len_b).long()
         return limits.clamp(max=self.max_len - 1).clamp(min=self.min_len)
 

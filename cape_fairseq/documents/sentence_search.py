@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from fairseq.sequence_generator import EnsembleModel
@@ -23,11 +23,19 @@ Hypothesis = dict[str, Any]
 Sentence = list[Hypothesis]  # the best comes first
 
 
-class SentenceSearch(EnsembleModel):
-    """The search of one sentence of each row.
+class Limits(NamedTuple):
+    """Lengths of the hypotheses of a batch, int64 [hypotheses, 1] each."""
 
-    It is the ensemble that fairseq's generator asks for scores, because fairseq drops the rows of
-    finished sentences and tells nobody else.
+    longest: Tensor  # of the output, with EOS
+    prefix: Tensor  # of the tokens that are given
+
+
+class SentenceSearch(EnsembleModel):
+    """The search of one sentence of each of some documents.
+
+    It is the ensemble that fairseq's generator asks for scores, and :meth:`run` installs it there:
+    fairseq drops the hypotheses of finished sentences from a batch and tells nobody but its
+    ensemble.
 
     Args:
         generator: searches with these models.
@@ -45,13 +53,12 @@ class SentenceSearch(EnsembleModel):
         caches: list[KeyCache] | None,
     ) -> None:
         super().__init__(generator.models)
-        self.generator, self.documents = [generator], documents  # in a list: no sub-module
-        self.rows, self.caches = rows, caches
+        self.generators = [generator]  # in a list, so that it is no sub-module of its own model
+        self.documents, self.rows, self.caches = documents, rows, caches
         self.lengths = documents.measure_sentences()[rows, sentences].unsqueeze(1)  # [R, 1]
-        # The longest and shortest output of each row of the beam, int64 [rows, 1]; None: any.
-        self.longest = generator.limit_lengths(self.lengths)
-        self.prefixes = documents.collect_prefixes(rows, sentences, self.longest, generator.pad)
-        self.shortest = self.find_shortest()
+        longest = generator.limit_lengths(self.lengths)
+        self.prefixes = documents.collect_prefixes(rows, sentences, longest, generator.pad)
+        self.limits = Limits(longest, self.measure_prefixes())
         # Each model hides what is outside of its own window.
         window = Window.find_widest([model.decoder.cross_window for model in self.models])
         self.encoder_outs = [
@@ -60,27 +67,27 @@ class SentenceSearch(EnsembleModel):
         ]
 
     def run(self, **kwargs: Any) -> list[Sentence]:
-        """Return the hypotheses of each row."""
-        (generator,), documents = self.generator, self.documents
-        generator.model = self
+        """Return the hypotheses of each sentence."""
+        generator, documents = self.generators[0], self.documents
         # Of the source tokens fairseq reads the shape and the lengths only.
         source = self.rows.new_zeros(len(self.rows), int(self.lengths.max()))
         net_input = {"src_tokens": source, "src_lengths": self.lengths.squeeze(1)}
-        return generator._generate(
-            {"net_input": net_input, "id": documents.ids[self.rows]},
-            prefix_tokens=self.prefixes,
-            constraints=documents.select_constraints(self.rows),
-            **kwargs,
-        )
+        ensemble, generator.model = generator.model, self
+        try:
+            return generator._generate(
+                {"net_input": net_input, "id": documents.ids[self.rows]},
+                prefix_tokens=self.prefixes,
+                constraints=documents.select_constraints(self.rows),
+                **kwargs,
+            )
+        finally:
+            generator.model = ensemble
 
-    def find_shortest(self) -> Tensor:
-        """Return the shortest output of each row, int64 [R, 1]; fairseq asks for none behind a
-        prefix."""
-        (generator,) = self.generator
-        shortest = torch.full_like(self.lengths, generator.min_len)
+    def measure_prefixes(self) -> Tensor:
+        """Return the length of each sentence's prefix, int64 [R, 1]."""
         if self.prefixes is None:
-            return shortest
-        return shortest.masked_fill(self.prefixes[:, :1] != generator.pad, 0)
+            return torch.zeros_like(self.lengths)
+        return (self.prefixes != self.generators[0].pad).sum(1, keepdim=True)
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
         return self.encoder_outs
@@ -88,41 +95,45 @@ class SentenceSearch(EnsembleModel):
     def forward_decoder(
         self, tokens: Tensor, encoder_outs: list[EncoderOut], states: list[Any], *args: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Score the next token of a sentence. A separator is never predicted; EOS is forbidden
-        below the shortest length and forced at the longest."""
-        if tokens.size(1) == 1 and self.caches is not None:
+        """Score the next token of a sentence. A separator is never predicted, and EOS is forced at
+        the longest length."""
+        step = tokens.size(1) - 1  # tokens that are there already
+        if step == 0 and self.caches is not None:
             beam = len(tokens) // len(self.rows)
             copies = torch.arange(len(self.rows), device=tokens.device).repeat_interleave(beam)
             for state, cache in zip(states, self.caches, strict=True):
                 state[KEY_CACHE] = cache.select(copies)
         scores, attention = super().forward_decoder(tokens, encoder_outs, states, *args)
-        (generator,) = self.generator
+        generator = self.generators[0]
+        words = torch.arange(scores.size(1), device=scores.device)
         scores[:, generator.separator.index] = -math.inf
-        is_eos = torch.arange(scores.size(1), device=scores.device) == generator.eos
-        may_not_end = tokens.size(1) <= self.shortest
-        scores.masked_fill_(may_not_end & is_eos, -math.inf)
-        if self.longest is not None:
-            must_end = tokens.size(1) > self.longest
-            scores.masked_fill_(must_end & ~is_eos, -math.inf)
+        must_end = self.limits.longest <= step
+        scores.masked_fill_(must_end & (words != generator.eos), -math.inf)
+        # As fairseq does for a sentence alone, behind the sentence's own prefix; with others it
+        # does so behind the longest prefix of all.
+        is_free = self.limits.prefix <= step
+        if step < generator.min_len:
+            scores.masked_fill_(is_free & (words == generator.eos), -math.inf)
+        suppressed = generator.token_indices_to_suppress
+        if suppressed is not None:
+            scores.masked_fill_(is_free & torch.isin(words, suppressed.to(words)), -math.inf)
         return scores, attention
 
     def reorder_encoder_out(self, encoder_outs: list[EncoderOut], new_order: Tensor) -> Any:
-        """Reorder rows, unless hypotheses of one sentence only change places."""
-        if len(new_order) == len(self.shortest):
+        """Reorder what belongs to the hypotheses of a sentence, unless they only change places."""
+        if len(new_order) == len(self.limits.longest):
             return encoder_outs
-        self.shortest = self.shortest[new_order]
-        if self.longest is not None:
-            self.longest = self.longest[new_order]
+        self.limits = Limits(*(limit[new_order] for limit in self.limits))
         return super().reorder_encoder_out(encoder_outs, new_order)
 
-    def has_reached_limit(self, row: int, step: int) -> bool:
-        """Return whether a hypothesis of this row of the beam must end."""
-        return self.longest is not None and step >= int(self.longest[row])
+    def must_end(self, number: int, step: int) -> bool:
+        """Return whether the hypothesis of this number in the batch has its longest length."""
+        return step >= int(self.limits.longest[number])
 
     def extend_caches(self, found: list[Hypothesis]) -> list[KeyCache]:
-        """Return the caches with the sentences that were found, without what no later sentence
-        sees."""
-        (generator,) = self.generator
+        """Run the decoder on the sentences that were found. Return the caches with their keys,
+        without those that no later sentence sees; the old caches are changed."""
+        generator = self.generators[0]
         tokens = [hypothesis["tokens"][:-1] for hypothesis in found]
         padded = pad_sequence(tokens, batch_first=True, padding_value=generator.pad)
         inputs = nn.functional.pad(padded, (1, 0), value=generator.eos)

@@ -62,7 +62,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
     if averages.count == len(paths):
         result["extra_state"]["ema"] = averages.compute()
     elif averages.count:
-        del result["extra_state"]["ema"]
+        result["extra_state"].pop("ema", None)
         print("left out the moving averages of --store-ema, which not all checkpoints have")
     return {**result, "model": models.compute(), "last_optimizer_state": None}
 
@@ -95,7 +95,8 @@ def check_same_model(
 ) -> None:
     """Raise UserError if a checkpoint has other parameters, words, position options or another
     source scale than the first."""
-    if {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in first.items()}:
+    shapes = [{k: v.shape for k, v in m.items() if not k.endswith(SAME)} for m in (model, first)]
+    if shapes[0] != shapes[1] or model.keys() != first.keys():
         raise UserError(f"{path} has other parameters than {first_path}")
     for name in first:
         if not name.endswith(SAME) or torch.equal(model[name], first[name]):

@@ -28,7 +28,7 @@ class Step(NamedTuple):
     queries: int  # scores of so many tokens, the last ones
     causal: bool  # later tokens are hidden
     cache: KeyCache | None = None  # of earlier tokens; None in the parallel pass
-    has_source_keys: bool = False  # an earlier step computed the keys of the cross-attention
+    has_source_keys: bool = False
 
 
 class DecoderPlan(NamedTuple):
@@ -56,7 +56,6 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             window = Window(min(cfg.sentence_context, cfg.target_context))
         self.build_positions(cfg, side, window)
         self.register_buffer("words", hash_words(dictionary))
-        self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
 
     def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: Any) -> None:
         super().build_output_projection(cfg, dictionary, embed_tokens)
@@ -90,7 +89,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         step = Step(prev_output_tokens.size(1), causal=not full_context_alignment)
         if incremental_state is not None:
             cache = incremental_state.setdefault(KEY_CACHE, KeyCache())
-            has_source_keys = not all_tokens and prev_output_tokens.size(1) > 1
+            has_source_keys = self.has_source_keys(incremental_state)
             queries = prev_output_tokens.size(1) if all_tokens else 1
             step = Step(queries, step.causal, cache, has_source_keys)
         source = get_source(encoder_out)
@@ -111,27 +110,31 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
         return x, {"attn": [weights], "inner_states": states}
 
+    def has_source_keys(self, incremental_state: IncrementalState) -> bool:
+        """Return whether an earlier step has computed the keys of the cross-attention."""
+        attention = self.layers[0].encoder_attn
+        return attention is not None and bool(attention._get_input_buffer(incremental_state))
+
     def plan_layers(
         self, tokens: Tensor, source: SourceState | None, noise: Noise, step: Step
     ) -> DecoderPlan:
         """Plan the attentions of a step in all layers; ``tokens`` are int64 [B, T]."""
         layout = self.find_layout(tokens, source)
         summary = None if source is None else source.summary
-        positions = self.find_positions(layout, noise, summary)
+        positions = self.find_positions(layout, step.queries, noise, summary)
         if self.training and torch.is_grad_enabled() and source is not None:
             self.positions.count_lengths(layout, source.layout)
-        queries, added = layout.select(slice(-step.queries, None)), positions.added
-        added = added[:, -step.queries :]
+        queries = layout.select(slice(-step.queries, None))
         cross_plan = AttentionPlan()
         if source is not None:
-            cross_plan = self.plan_cross_attention(queries, added, source, step)
-        bound = self.bound_offsets(layout)
+            moved = positions.moved[:, -step.queries :]
+            cross_plan = self.plan_cross_attention(queries, moved, source, step)
         new_source = None if step.has_source_keys else source
         return DecoderPlan(
             self_attention=self.plan_self_attention(layout, positions, step),
             cross_attention=cross_plan,
-            biases=self.compute_biases(queries, new_source, bound),
-            embeddings=self.positions.embed(added, bound),
+            biases=self.compute_biases(queries, new_source, self.bound_offsets(layout)),
+            embeddings=positions.embeddings,
         )
 
     def run_layers(
@@ -196,7 +199,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             return find_layout(tokens, self.padding_idx)
         first, last = 0, None
         if source is not None:
-            first = 0 if source.first is None else source.first
+            first = 0 if source.sentence is None else source.sentence
             last = source.layout.sentence.amax(1, keepdim=True)
         return find_layout(tokens, self.padding_idx, self.separator.index, True, first, last)
 
@@ -212,7 +215,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         attended = positions.attended
         if step.cache is not None:
             new = layout.select(slice(-step.queries, None))
-            layout = step.cache.append_layout(new, self.window)
+            layout = step.cache.advance(new, self.window)
             attended = self.positions.attention_positions(layout.offset, layout.column, False)
         return self.plan_document(layout, attended, step.queries, step.causal)
 

@@ -32,7 +32,6 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         heads, dim = cfg.encoder.attention_heads, embed_tokens.embedding_dim
         side = Side("encoder", cfg.encoder.layers, dim, heads, limit, self.padding_idx)
         self.build_positions(cfg, side, window)
-        self.has_wide_cross_attention = cfg.sentence_cross_context > 0
         self.register_buffer("source_scale", torch.ones(()))
         self.register_buffer("words", hash_words(dictionary))
 
@@ -70,15 +69,13 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         padding = layout.padding if has_padding(layout.padding) else None
         offsets = self.scale_positions(layout.offset)
         summary = self.noise_source.summarize(offsets, layout.padding)
-        positions = self.find_positions(layout, noise, summary)
-        bound = self.bound_offsets(layout)
-        plans = self.plan_layers(layout, positions.attended, padding, bound)
-        embeddings = self.positions.embed(positions.added, bound)
+        positions = self.find_positions(layout, tokens.size(1), noise, summary)
+        plans = self.plan_layers(layout, positions.attended, padding)
         if self.training and torch.is_grad_enabled():
             self.positions.count_lengths(layout)
 
-        x, embedding = self.embed(tokens, embeddings, padding)
-        states = self.run_layers(x, embeddings, plans)
+        x, embedding = self.embed(tokens, positions.embeddings, padding)
+        states = self.run_layers(x, positions.embeddings, plans)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],  # S x B x C
@@ -88,14 +85,14 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~layout.padding).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            SOURCE_STATE: self.find_state(layout, positions.added, summary),
+            SOURCE_STATE: self.find_state(layout, positions.moved, summary),
         }
 
     def find_state(self, layout: Layout, positions: Tensor, summary: Summary) -> SourceState:
         """Return what the decoder needs to know of the source."""
         if not self.positions.rotates_cross_attention:
             return SourceState(layout.expand(), summary=summary)
-        if self.has_wide_cross_attention:  # sentences are seen in their places
+        if self.cross_window.sees_earlier:  # sentences are seen in their places
             positions = self.scale_positions(layout.index)
         return SourceState(layout.expand(), positions.expand(layout.padding.shape), summary)
 
@@ -113,15 +110,15 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         return super().forward_torchscript(net_input)
 
     def plan_layers(
-        self, layout: Layout, positions: Tensor, padding: Tensor | None, bound: int
+        self, layout: Layout, positions: Tensor, padding: Tensor | None
     ) -> list[AttentionPlan]:
-        """Plan the self-attention of each layer; all offsets are below ``bound``."""
+        """Plan the self-attention of each layer."""
         length = layout.padding.size(1)
         if self.window is None:
             plan = self.plan_sentence(positions, length, padding, causal=False)
         else:
             plan = self.plan_document(layout, positions, length, causal=False)
-        biases = self.positions.attention_biases(layout.offset, None, bound)
+        biases = self.positions.attention_biases(layout.offset, None, self.bound_offsets(layout))
         plans = [plan] * len(self.layers)
         for number, layer in enumerate(biases):
             plans[number] = plan._replace(biases=layer.self_attention)

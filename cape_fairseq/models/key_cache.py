@@ -12,8 +12,10 @@ from cape_fairseq.positions.layout import Layout, find_spans
 class KeyCache:
     """Keys and values of the self-attention of each layer, and in documents their layout.
 
+    In a step the decoder calls :meth:`advance`, then each layer :meth:`append`.
+
     Args:
-        layout: of the tokens, [B, S] each, or None without documents.
+        layout: of the tokens, [B, S] each; None without documents, and before the first token.
         keys, values: by number of the layer, [B, H, S, D].
     """
 
@@ -34,9 +36,10 @@ class KeyCache:
         self.keys[layer], self.values[layer] = keys.contiguous(), values.contiguous()
         return self.keys[layer], self.values[layer]
 
-    def append_layout(self, layout: Layout, window: Window) -> Layout:
-        """Append the layout of new tokens, whose keys follow layer by layer, and drop the first
-        columns if no text sees them any more. Return the layout of all that stay."""
+    def advance(self, layout: Layout, window: Window) -> Layout:
+        """Add the layout of new tokens, which count on from the last column, and drop the first
+        columns that no text sees any more, keys and values as well. Return the layout of all that
+        stay."""
         if self.layout is None:
             self.layout = layout.expand()
             return self.layout
@@ -55,8 +58,8 @@ class KeyCache:
             self.values = {layer: values[:, :, count:] for layer, values in self.values.items()}
 
     def trim(self, window: Window) -> KeyCache:
-        """Return the tokens that the next sentence of each text sees, the last in the last
-        column."""
+        """Return the cache of what the next sentence of each text sees. The last token of every
+        text comes into the last column, from which :meth:`advance` counts on."""
         if not window.sees_earlier:
             return KeyCache()
         layout = self.layout

@@ -19,10 +19,11 @@ from cape_fairseq.positions.randpos import RandomPositions
 
 
 class Positions(NamedTuple):
-    """Positions of the tokens of one side, [B or 1, T] each."""
+    """Positions of the tokens of one side, and what is added to layers."""
 
-    added: Tensor  # what vectors are computed from, and rotations in cross-attention
-    attended: Tensor  # what self-attention sees
+    moved: Tensor  # [B or 1, T], scaled and with noise; cross-attention rotates by them
+    attended: Tensor  # [B or 1, T], what self-attention sees
+    embeddings: list[Tensor]  # of the last queries, for the input of each layer, [B or 1, T, C]
 
 
 UNLIMITED = 2**24  # float32 counts without gaps up to here
@@ -31,7 +32,8 @@ UNLIMITED = 2**24  # float32 counts without gaps up to here
 class PositionalSide:
     """An encoder or decoder with ``positions``, a mixin for fairseq's.
 
-    ``window`` are the sentences that self-attention sees, or None without ``--sentence-context``.
+    ``window`` are the sentences that self-attention sees, or None without ``--sentence-context``;
+    ``cross_window`` those that the decoder sees of the source.
     """
 
     def build_positions(self, cfg: Any, side: Side, window: Window | None) -> None:
@@ -39,6 +41,7 @@ class PositionalSide:
         self.embed_positions = None
         self.autocast = cfg.autocast
         self.window = window
+        self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
         self.checkpoint_activations = cfg.checkpoint_activations
         self.positions = find_encoding(cfg)(cfg, side)
         is_random = cfg.position_augmentation == "randpos"
@@ -100,13 +103,17 @@ class PositionalSide:
         """Multiply positions by the source scale; the decoder's stay as they are."""
         return positions
 
-    def find_positions(self, layout: Layout, noise: Noise, summary: Summary) -> Positions:
-        """Find the positions of all tokens: scaled, and moved by noise."""
+    def find_positions(
+        self, layout: Layout, queries: int, noise: Noise, summary: Summary
+    ) -> Positions:
+        """Find the positions of all tokens, scaled and moved by noise, and what they add to the
+        last ``queries`` ones."""
         offsets, columns = map(self.scale_positions, (layout.offset, layout.column))
-        added = self.noise_source.augment(offsets, layout.padding, noise, summary)
+        moved = self.noise_source.augment(offsets, layout.padding, noise, summary)
         is_augmented = noise is not None or summary is not None
-        attended = self.positions.attention_positions(added, columns, is_augmented)
-        return Positions(added, attended)
+        attended = self.positions.attention_positions(moved, columns, is_augmented)
+        embeddings = self.positions.embed(moved[:, -queries:], self.bound_offsets(layout))
+        return Positions(moved, attended, embeddings)
 
     def plan_sentence(
         self, positions: Tensor, queries: int, padding: Tensor | None, causal: bool

@@ -19,7 +19,8 @@ class SourceState(NamedTuple):
     layout: Layout
     positions: Tensor | None = None  # [B, S], that keys of the cross-attention are rotated by
     summary: Tensor | None = None  # of PositionEncoding.summarize, [B, 1]
-    first: Tensor | None = None  # number of the first target sentence, int64 [B, 1]; None: 0
+    sentence: Tensor | None = None  # number of the target sentence in turn, int64 [B, 1]; in the
+    # search, whose source is cut to the window around it
 
     def select(self, rows: Tensor) -> SourceState:
         """Return the state of some texts, int64 [R]."""

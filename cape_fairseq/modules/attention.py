@@ -48,15 +48,16 @@ class Attention(MultiheadAttention):
         if plan.blocks is not None:
             x, weights = self.attend_blocks(q, k, v, plan.blocks), None
         else:
-            x, weights = self.attend(q, k, v, plan, incremental_state is not None)
+            x, weights = self.attend(q, k, v, plan)
         x = self.project_output(x.permute(2, 0, 1, 3).flatten(2), query.dtype)
         return x, weights if plan.need_weights else None
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan, is_step: bool
+        self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan
     ) -> tuple[Tensor, Tensor | None]:
         """Run the kernel on q [B, H, T, D], k and v [B, H, S, D]."""
-        causal = plan.causal and plan.mask is None and not is_step
+        # A single query after earlier ones sees all keys.
+        causal = plan.causal and plan.mask is None and q.size(2) == k.size(2)
         # For a single query, the fused kernel of CPUs takes three times as long.
         single = q.size(2) == 1 and not self.training and q.device.type == "cpu"
         need_weights = plan.need_weights or single

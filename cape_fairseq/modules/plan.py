@@ -6,12 +6,12 @@ from torch import Tensor
 
 
 class Block(NamedTuple):
-    """Consecutive queries, and the keys that any of them sees."""
+    """Consecutive queries, and the consecutive keys from the first that any of them sees."""
 
     queries: slice
     keys: slice
     mask: Tensor  # of both; see kernels.DotProduct
-    start: int  # number of the block's keys before that of its first query
+    start: int  # the first query's own key is so many behind the block's first
 
 
 class AttentionBiases(NamedTuple):

@@ -22,7 +22,8 @@ BiasFunction = Callable[[slice, slice], Tensor | None]
 
 class Window(NamedTuple):
     """The sentences that a query sees: those from ``before`` ones earlier than its own to ``after``
-    ones later. Everything about windows asks this class."""
+    ones later. A window has no gaps, and sentences are sorted, so that its keys are consecutive
+    columns."""
 
     before: int
     after: int = 0
@@ -103,7 +104,8 @@ class WindowMask(NamedTuple):
     def build_blocks(self) -> list[Block]:
         """Build the mask of :data:`BLOCK` queries at a time, with the keys that they see."""
         length = self.queries.size(1)
-        own = self.keys.size(1) - length if self.causal else 0  # the column of the first query
+        # The column of the first query's own key, if queries have keys.
+        own = self.keys.size(1) - length if self.causal else 0
         spans = [slice(a, min(a + BLOCK, length)) for a in range(0, length, BLOCK)]
         blocks = []
         for queries, (first, end) in zip(spans, self.find_limits(spans), strict=True):

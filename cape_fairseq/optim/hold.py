@@ -23,8 +23,9 @@ class Place(NamedTuple):
     entries: slice  # in the flat parameter
 
     def select(self, tensor: Tensor) -> Tensor:
-        """Return the entries of the parameter, or of a moment of the same shape."""
-        return tensor.detach().view(-1)[self.entries]
+        """Return the entries of the parameter, or of a moment of the same shape. As to fairseq's
+        optimizers, writing into them is no change of the tensor's version."""
+        return tensor.data.view(-1)[self.entries]
 
 
 def hold_parameters(optimizer: FairseqOptimizer, model: nn.Module) -> None:

@@ -41,7 +41,7 @@ class VectorCache:
         self.clear()
 
     def clear(self) -> None:
-        """Forget the vectors; an optimizer changes parameters without a trace."""
+        """Forget the vectors. fairseq's optimizers change parameters without a new version."""
         self.versions, self.vectors = None, None
 
     @torch.no_grad()
@@ -94,7 +94,8 @@ class FLOATER(PositionEncoding):
         # Lengths of training: those of the side and, in a decoder, those of the source.
         counts = torch.zeros(1 + is_decoder, MAX_COUNTED, dtype=torch.long)
         self.register_buffer("length_counts", counts)
-        self.evaluated, self.refreshed = VectorCache(), VectorCache()  # the other in training
+        self.evaluated = VectorCache()  # with --floater-beyond
+        self.refreshed = VectorCache()  # of training, from one refresh to the next
         self.num_updates = 0
 
     @classmethod
@@ -178,6 +179,7 @@ class FLOATER(PositionEncoding):
         )
 
     def count_lengths(self, *layouts: Layout) -> None:
+        self.evaluated.clear()  # it depends on the lengths
         for counts, layout in zip(self.length_counts, layouts, strict=False):
             ends = layout.find_ends()
             lengths = (layout.offset + 1).long().expand(ends.shape)

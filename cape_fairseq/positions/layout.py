@@ -16,9 +16,9 @@ from cape_fairseq.modules.masks import count_leading, has_leading_padding
 
 
 class Spans(NamedTuple):
-    """Consecutive columns of each row, which end in the last one."""
+    """Consecutive columns of each row, aligned on the right."""
 
-    columns: Tensor  # int64 [B, W]; before the span they are its first
+    columns: Tensor  # int64 [B, W]; before a shorter span, its first
     padding: Tensor  # bool [B, W], True before the span
 
 
@@ -30,8 +30,9 @@ class Layout(NamedTuple):
 
     padding: Tensor  # bool [B, T], True at padding
     index: Tensor  # float32 [B or 1, T], counts the real tokens of the text from 0
-    column: Tensor  # float32 [B or 1, T], counts padding, too, so that one row can stand for all;
-    # between real tokens its differences are those of index
+    # float32 [B or 1, T], counts padding, too, so that one row can stand for all. Only differences
+    # mean anything: between real tokens they are those of index.
+    column: Tensor
     offset: Tensor  # float32 [B or 1, T], index inside the sentence
     sentence: Tensor | None = None  # int64 [B, T], counts sentences from 0; None for single ones
 
@@ -78,7 +79,7 @@ class Layout(NamedTuple):
 def find_spans(padding: Tensor, starts: Tensor, ends: Tensor) -> Spans:
     """Find the real tokens from ``starts`` to before ``ends``, int64 [B, 1] each.
 
-    ``padding`` is bool [B, T], on either side. Every span has a token.
+    ``padding`` is bool [B, T], on either side. Every row must have such a token.
     """
     first = count_leading(padding).unsqueeze(1)
     starts = starts.clamp(min=first)

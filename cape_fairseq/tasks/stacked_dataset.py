@@ -58,7 +58,7 @@ class Pairs(NamedTuple):
     separators: int  # tokens between two sentences of a stack: 0 or 1
 
     def measure(self) -> np.ndarray:
-        """Return the tokens that each pair adds to the longer side of a stack."""
+        """Return the tokens of each pair's longer side, of which a stack has so many."""
         return np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
 
 
@@ -81,7 +81,7 @@ class JoiningRule(NamedTuple):
 
     minimum: int  # target tokens, or sentences
     counts_sentences: bool
-    max_tokens: int | None  # of the longer side; longer stacks are left out
+    max_tokens: int | None  # of the pairs' longer sides; longer stacks are left out
     keeps_rest: bool  # keep a shorter stack at the end of a document
     swaps: bool  # move the first sentence of each stack to its end
 
@@ -110,7 +110,7 @@ class Stacks:
     def make(self, epoch: int) -> None:
         """Make the stacks of an epoch, without empty lines."""
         groups, sizes = self.rule.group(self.pairs, epoch), self.pairs.source_sizes
-        self.groups = [group for group in groups if len(group) > 1 or sizes[group[0]] > 1]
+        self.groups = [group for group in groups if any(sizes[i] > 1 for i in group)]
 
 
 class JoinedSide(torch.utils.data.Dataset):

@@ -43,8 +43,8 @@ PROBABILITY_HELP = (
     "epoch of training"
 )
 MAX_TOKENS_HELP = (
-    "maximum tokens of a stack; without --stack-probability, longer stacks are left out (default: "
-    f"{PAPER_MIN_TOKENS} with it, else no maximum)"
+    "maximum tokens of a stack, those of each pair's longer side; without --stack-probability, "
+    f"longer stacks are left out (default: {PAPER_MIN_TOKENS} with it, else no maximum)"
 )
 LENGTH_OPTIONS = ("stack_min_tokens", "stack_sentences", "stack_probability")
 

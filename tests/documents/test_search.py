@@ -173,6 +173,32 @@ def test_a_prefix_of_one_document_changes_no_other(target):
     assert found[0][0]["tokens"][:2].tolist() == [20, 21]
 
 
+@pytest.mark.parametrize(
+    "options", [{"min_len": 6}, {"tokens_to_suppress": ("w3", "w9")}, {"match_source_len": True}]
+)
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_longer_prefix_of_another_document_changes_nothing(target, options):
+    """fairseq asks for shortest lengths and suppresses tokens behind the longest prefix only."""
+    model = build_document_model("rope_cross", 1, target=target, seed=5)
+    with torch.no_grad():  # so that sentences would end early, or say what is suppressed
+        model.decoder.output_projection.weight[[EOS, 7, 13]] *= 3
+    prefix = torch.tensor([[20, PAD, PAD, PAD], [30, 31, 32, 33]])
+    documents = [[(list(range(20, 20 + n)), [5])] for n in (5, 9)]
+    options = {"max_len_b": 9, **options}
+    found = make_generator([model], **options).generate([model], make_sample(documents), prefix)
+    (alone,) = make_generator([model], **options).generate(
+        [model], make_sample(documents[:1]), prefix[:1, :1]
+    )
+    assert torch.equal(found[0][0]["tokens"], alone[0]["tokens"])
+    torch.testing.assert_close(found[0][0]["score"], alone[0]["score"])
+
+
+def test_another_bos_is_an_error():
+    model = build_document_model("rope_cross", 1)
+    with pytest.raises(ValueError, match="bos_token"):
+        make_generator([model]).generate([model], make_sample(make_documents()), bos_token=7)
+
+
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_prefix_is_cut_at_the_longest_length(target):
     model = build_document_model("rope_cross", 1, target=target)

@@ -114,7 +114,7 @@ class TestAverage:
         ("change", "named"),
         [
             ({"scale": 1.2}, "source scale"),
-            ({"cape_global_shift": 9.0}, "--cape-global-shift"),
+            ({"cape_global_shift": 19.0}, "--cape-global-shift"),
             ({"words": True}, "dictionary"),
         ],
     )
@@ -137,9 +137,11 @@ class TestAverage:
         assert self.average(tmp_path) == 0
         found = torch.load(tmp_path / "x.pt", weights_only=True)["extra_state"]["ema"]
         assert found == {"w": torch.tensor([1.5]), "n": torch.tensor(2)}
-        self.save(tmp_path / "checkpoint1.pt", "sinpos", 1)
-        assert self.average(tmp_path) == 0
-        assert "ema" not in torch.load(tmp_path / "x.pt", weights_only=True)["extra_state"]
+        for number in (1, 2):
+            self.save(tmp_path / f"checkpoint{number}.pt", "sinpos", 1)
+            self.save(tmp_path / f"checkpoint{3 - number}.pt", "sinpos", 2, ema=ema)
+            assert self.average(tmp_path) == 0
+            assert "ema" not in torch.load(tmp_path / "x.pt", weights_only=True)["extra_state"]
 
     @pytest.mark.parametrize("output", [".", "folder"])
     def test_an_output_that_is_a_folder_is_rejected(self, tmp_path, output, monkeypatch):
