@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from fairseq.sequence_generator import EnsembleModel
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -15,9 +15,6 @@ from cape_fairseq.models.key_cache import KeyCache
 from cape_fairseq.models.source_state import EncoderOut
 from cape_fairseq.modules.attention import KEY_CACHE
 from cape_fairseq.modules.windows import Window
-
-if TYPE_CHECKING:
-    from cape_fairseq.documents.search import DocumentGenerator
 
 Hypothesis = dict[str, Any]
 Sentence = list[Hypothesis]  # the best comes first
@@ -38,7 +35,7 @@ class SentenceSearch(EnsembleModel):
     ensemble.
 
     Args:
-        generator: searches with these models.
+        generator: the ``DocumentGenerator`` that searches with its models.
         documents: that the sentences are taken from.
         rows, sentences: numbers of documents and of their sentences, int64 [R].
         caches: keys of earlier target sentences, of each model; or None.
@@ -46,7 +43,7 @@ class SentenceSearch(EnsembleModel):
 
     def __init__(
         self,
-        generator: DocumentGenerator,
+        generator: SequenceGenerator,
         documents: EncodedDocuments,
         rows: Tensor,
         sentences: Tensor,

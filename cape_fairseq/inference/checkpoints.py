@@ -113,5 +113,5 @@ def load_model(
         model.load_state_dict(state["model"], strict=True, model_cfg=options)
     except (ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"{path} does not fit the dictionaries of {folder}: {reason}") from None
+        raise UserError(f"{path} and the dictionaries in {folder}: {reason}") from None
     return model.eval(), task

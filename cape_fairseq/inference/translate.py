@@ -86,9 +86,8 @@ class Translator:
             raise UserError(f"--tokenizer {tokenizer}: {error}") from None
         except (ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise UserError(f"{path} does not fit the dictionaries of {folder}: {reason}") from None
-        self.target_bpe = self.model.bpe
-        self.uses_sentencepiece = segmentation.uses_sentencepiece
+            raise UserError(f"{path} and the dictionaries in {folder}: {reason}") from None
+        self.uses_sentencepiece, self.target_bpe = segmentation.uses_sentencepiece, self.model.bpe
         if self.uses_sentencepiece:
             self.target_bpe = SentencePiece(segmentation.target_model)
         self.set_prefixes(*read_prefixes(folders))

@@ -23,7 +23,7 @@ from cape_fairseq.positions.layout import Layout, find_layout
 
 
 class Step(NamedTuple):
-    """What a call of the decoder computes."""
+    """Say what a call of the decoder computes."""
 
     queries: int  # scores of so many tokens, the last ones
     causal: bool  # later tokens are hidden
@@ -86,14 +86,11 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
-        step = Step(prev_output_tokens.size(1), causal=not full_context_alignment)
+        length, causal = prev_output_tokens.size(1), not full_context_alignment
+        step = Step(length, causal)
         if incremental_state is not None:
-            cache = incremental_state.setdefault(KEY_CACHE, KeyCache())
-            has_source_keys = self.has_source_keys(incremental_state)
-            queries = prev_output_tokens.size(1) if all_tokens else 1
-            step = Step(queries, step.causal, cache, has_source_keys)
-        source = get_source(encoder_out)
-        plan = self.plan_layers(prev_output_tokens, source, noise, step)
+            step = self.begin_step(length if all_tokens else 1, causal, incremental_state)
+        plan = self.plan_layers(prev_output_tokens, get_source(encoder_out), noise, step)
         # Weights cost time, and in training only a criterion on alignments needs them.
         wants_weights = alignment_layer is not None or self.align_in_training or not self.training
         if alignment_layer is None:
@@ -110,10 +107,12 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
         return x, {"attn": [weights], "inner_states": states}
 
-    def has_source_keys(self, incremental_state: IncrementalState) -> bool:
-        """Return whether an earlier step has computed the keys of the cross-attention."""
+    def begin_step(self, queries: int, causal: bool, incremental_state: IncrementalState) -> Step:
+        """Begin a step that keeps the keys of its tokens for later ones."""
+        cache = incremental_state.setdefault(KEY_CACHE, KeyCache())
         attention = self.layers[0].encoder_attn
-        return attention is not None and bool(attention._get_input_buffer(incremental_state))
+        source = {} if attention is None else attention._get_input_buffer(incremental_state)
+        return Step(queries, causal, cache, has_source_keys=bool(source))
 
     def plan_layers(
         self, tokens: Tensor, source: SourceState | None, noise: Noise, step: Step

@@ -1,4 +1,4 @@
-"""What the decoder needs to know of the source besides its hidden states."""
+"""The state of the source: all that the decoder knows of it besides its hidden states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE_STATE = "source_state"
 
 
 class SourceState(NamedTuple):
-    """Where the tokens of the source are, a row for each text."""
+    """The places of the source's tokens, a row for each text."""
 
     layout: Layout
     positions: Tensor | None = None  # [B, S], that keys of the cross-attention are rotated by
