@@ -33,8 +33,12 @@ need() {  # need NAME TEXT: stop unless the setting NAME is given
 }
 
 check_arch() {  # check_arch NAME: stop unless there is this architecture
-    local nearest
+    local nearest encodings sizes
     if [ -n "$DRY_RUN" ]; then return; fi
+    # Of this package, without an import of fairseq, which takes seconds.
+    encodings=$(sed -n 's/^@register_encoding("\([a-z0-9_]*\)".*/\1/p' "$USER_DIR"/positions/*.py | paste -sd '|')
+    sizes=$(sed -n 's/^    "\(_[a-z0-9_]*\)": .*/\1/p' "$USER_DIR/models/architectures.py" | paste -sd '|')
+    if [[ $1 =~ ^($encodings)_transformer($sizes)?$ ]]; then return; fi
     nearest=$(python -c 'import difflib, sys; import cape_fairseq.models; from fairseq.models import ARCH_MODEL_REGISTRY as models
 own = [name for name, model in models.items() if model.__module__.startswith("cape_fairseq")]
 print(*[] if sys.argv[1] in models else difflib.get_close_matches(sys.argv[1], own, 1, 0))' "$1" 2> /dev/null) \

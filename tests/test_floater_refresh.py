@@ -175,7 +175,9 @@ def test_evaluation_follows_the_lengths_of_training():
     assert not torch.allclose(score(), before)
 
 
-@pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
+@pytest.mark.parametrize(
+    "backend", ["legacy_ddp", pytest.param("pytorch_ddp", marks=pytest.mark.slow)]
+)
 def test_two_processes_hold_the_dynamics(backend, data_bin, tmp_path):
     script = tmp_path / "train.py"  # fairseq gives PyTorch's DDP the number of a GPU
     script.write_text(

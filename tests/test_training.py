@@ -124,7 +124,6 @@ def test_other_dimensions_are_one_sentence(data_bin, tmp_path, change, advice):
     output = train(data_bin, tmp_path / "ours", *parent, arch=arch, updates=1, check=False)
     assert output.strip().splitlines()[-1].endswith(f"give {advice}")
     assert "size mismatch" not in output
-    train(data_bin, tmp_path / "ours", *parent, *change, arch=arch, updates=1)
 
 
 def test_two_processes_train_and_resume_together(data_bin, tmp_path):
