@@ -29,14 +29,15 @@ def join_translations(sentences: list[Sentence], stacks: list[Sentence]) -> list
 
 
 def find_sentences(sentences: list[Sentence], first: int, source: str) -> range:
-    """Find the consecutive sentences whose sources are joined in a text."""
+    """Find the consecutive sentences whose sources are joined in a text. Spaces do not count: Moses
+    puts them around quotes by what stands before."""
+    wanted = source.replace(" ", "")
     for start in range(first, len(sentences)):
-        text = sentences[start].source
-        end = start + 1
-        while text != source and source.startswith(text) and end < len(sentences):
-            text = f"{text} {sentences[end].source}"
+        text, end = "", start
+        while text != wanted and wanted.startswith(text) and end < len(sentences):
+            text += sentences[end].source.replace(" ", "")
             end += 1
-        if text == source:
+        if text == wanted:
             return range(start, end)
     raise ValueError(f"no sentences make up the text {source[:60]!r}")
 
