@@ -28,7 +28,7 @@ class Step(NamedTuple):
     queries: int  # scores of so many tokens, the last ones
     causal: bool  # later tokens are hidden
     cache: KeyCache | None = None  # of earlier tokens; None in the parallel pass
-    has_source_keys: bool = False
+    has_source_keys: bool = False  # an earlier step computed those of the cross-attention
 
 
 class DecoderPlan(NamedTuple):

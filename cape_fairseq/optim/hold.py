@@ -28,29 +28,42 @@ class Place(NamedTuple):
         return tensor.data.view(-1)[self.entries]
 
 
+class Holder:
+    """Puts held parameters and their moments back after a step of an optimizer.
+
+    Args:
+        modules: whose ``list_held_parameters`` says what the next step must not change.
+        places: of parameters that the optimizer has copies of.
+    """
+
+    def __init__(self, modules: list[nn.Module], places: dict[Tensor, Place]) -> None:
+        self.modules, self.places = modules, places
+        self.saved: list[tuple[Tensor, Tensor]] = []  # entries, and what they were
+
+    def save(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Save what is held, before a step."""
+        for parameter in {p for module in self.modules for p in module.list_held_parameters()}:
+            place = self.places.get(parameter, Place(parameter, slice(None)))
+            self.saved += [(view, view.clone()) for view in list_views(optimizer, place)]
+
+    def restore(self, *_: Any) -> None:
+        """Put it back, after a step."""
+        for view, value in self.saved:
+            view.copy_(value)
+        self.saved.clear()
+
+
 def hold_parameters(optimizer: FairseqOptimizer, model: nn.Module) -> None:
     """Let an optimizer hold what ``list_held_parameters`` of the model's modules return before each
     step. Modules without it are left alone."""
-    holders = [module for module in model.modules() if hasattr(module, "list_held_parameters")]
-    if not holders:
+    modules = [module for module in model.modules() if hasattr(module, "list_held_parameters")]
+    if not modules:
         return
     places = find_places(optimizer)
     for inner in list_optimizers(optimizer):
-        saved: list[tuple[Tensor, Tensor]] = []
-
-        def save(inner: torch.optim.Optimizer, *_: Any, saved: list = saved) -> None:
-            held = {p for module in holders for p in module.list_held_parameters()}
-            chosen = [places.get(p, Place(p, slice(None))) for p in held]
-            views = [view for place in chosen for view in list_views(inner, place)]
-            saved[:] = [(view, view.clone()) for view in views]
-
-        def restore(*_: Any, saved: list = saved) -> None:
-            for view, value in saved:
-                view.copy_(value)
-            saved.clear()
-
-        inner.register_step_pre_hook(save)
-        inner.register_step_post_hook(restore)
+        holder = Holder(modules, places)
+        inner.register_step_pre_hook(holder.save)
+        inner.register_step_post_hook(holder.restore)
 
 
 def list_optimizers(optimizer: FairseqOptimizer) -> Iterator[torch.optim.Optimizer]:
