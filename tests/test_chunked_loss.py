@@ -11,6 +11,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.distributed import ModuleProxyWrapper
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from cape_fairseq.criterions import chunked
@@ -32,6 +34,30 @@ def test_loss_and_gradients_equal_fairseqs(smoothing, chunk):
     assert correct == (scores.argmax(-1) == target).sum()
     ours = torch.autograd.grad(loss * 3, (x, w))
     torch.testing.assert_close(ours, torch.autograd.grad(expected[0] * 3, (x, w)))
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the bytes of tensors of one size that operations other than products read or write."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.bytes = size, 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        name = operation.overloadpacket.__name__
+        if name not in ("mm", "t", "gather", "scatter_add_", "new_full"):
+            tensors = [x for x in tree_leaves((args, result)) if isinstance(x, torch.Tensor)]
+            self.bytes += sum(x.element_size() for x in tensors if x.numel() == self.size)
+        return result
+
+
+def test_half_precision_moves_few_bytes():
+    x = torch.randn(30, 8, dtype=torch.bfloat16, requires_grad=True)
+    weight = torch.randn(50, 8, dtype=torch.bfloat16, requires_grad=True)
+    with Traffic(30 * 50) as traffic:
+        chunked_loss(x, weight, torch.arange(30), 0.1)
+    assert 0 < traffic.bytes <= 28
 
 
 def test_without_gradients_only_the_scores_are_computed():

@@ -67,17 +67,26 @@ def test_committed_search_finds_the_sentences_of_the_cpu():
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if "randpos" not in name])
-def test_a_training_step_does_not_wait_for_the_gpu(name):
-    model = build(name).cuda().train()
-    source = make_batch([9, 5, 7], left=True).cuda()
-    previous = make_batch([8, 8, 4], begin=True).cuda()
+def check_that_no_step_waits(model, source, previous):
+    model, source, previous = model.cuda().train(), source.cuda(), previous.cuda()
     model(source, None, previous)[0].sum().backward()  # kernels load
     torch.cuda.set_sync_debug_mode("error")
     try:
         model(source, None, previous)[0].sum().backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if "randpos" not in name])
+def test_a_training_step_does_not_wait_for_the_gpu(name):
+    source, previous = make_batch([9, 5, 7], left=True), make_batch([8, 8, 4], begin=True)
+    check_that_no_step_waits(build(name), source, previous)
+
+
+@pytest.mark.parametrize("name", WINDOW_NAMES)
+def test_a_training_step_on_documents_does_not_wait_for_the_gpu(name):
+    source, previous, _ = make_inputs(make_documents(), left=True)
+    check_that_no_step_waits(build_document_model(name, 1, 1), source, previous)
 
 
 @pytest.mark.parametrize("precision", [[], ["--fp16"], ["--amp"], ["--autocast", "bf16"]])

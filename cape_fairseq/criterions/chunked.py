@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 NAME = "label_smoothed_cross_entropy_chunked"
 OTHER = "give --criterion label_smoothed_cross_entropy"
-CHUNK = 1024  # fewer tokens read the output matrix more often, more need more memory
+CHUNK = 1024  # tokens; fewer read the output matrix more often, more need more memory
+GPU_CHUNK = 2**27  # scores, 512 MiB in float32: many small products leave a GPU idle
 
 
 class ChunkedLoss(torch.autograd.Function):
@@ -40,21 +41,20 @@ class ChunkedLoss(torch.autograd.Function):
         for begin in range(0, len(target), chunk):
             part = slice(begin, begin + chunk)
             x, t = features[part], target[part].unsqueeze(1)
-            scores = (x @ weight.t()).to(exact)
-            reference = scores.gather(1, t).squeeze(1)
-            top = scores.amax(1)
-            exponentials = scores.sub_(top.unsqueeze(1)).exp_()
-            total = exponentials.sum(1)
-            log_normalizer = top + total.log()
+            scores = x @ weight.t()
+            reference = scores.gather(1, t).squeeze(1).to(exact)
+            top = scores.amax(1).to(exact)
+            softmax = scores.softmax(1, dtype=exact)
+            # Of the largest probability, which is at least 1 / V, the logarithm is exact.
+            log_normalizer = top - softmax.amax(1).log()
             smooth = x.to(exact) @ word_sum
             sums[0] += (log_normalizer - reference_weight * reference - other_weight * smooth).sum()
             sums[1] += (log_normalizer - reference).sum()
             sums[2] += (reference == top).sum()
             if needs_grad:
-                d_scores = exponentials.div_(total.unsqueeze(1))
                 # The reference's share goes before rounding: a confident softmax is nearly equal.
-                d_scores.scatter_add_(1, t, d_scores.new_full(t.shape, -reference_weight))
-                d_scores = d_scores.to(x.dtype)
+                softmax.scatter_add_(1, t, softmax.new_full(t.shape, -reference_weight))
+                d_scores = softmax.to(x.dtype)
                 d_features[part] = (d_scores @ weight).to(exact) - other_weight * word_sum
                 d_weight += d_scores.t() @ x
         if needs_grad:
@@ -78,10 +78,17 @@ class ChunkedLoss(torch.autograd.Function):
 
 
 def chunked_loss(
-    features: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int = CHUNK
+    features: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return sums of loss, negative log-likelihood and correct predictions of features [N, C]
-    without padding, the weight of the output projection [V, C] and targets int64 [N]."""
+    without padding, the weight of the output projection [V, C] and targets int64 [N].
+
+    ``chunk`` is the number of tokens whose scores are computed at a time; by default it follows
+    from the device.
+    """
+    if chunk is None:
+        is_cpu = features.device.type == "cpu"
+        chunk = CHUNK if is_cpu else max(CHUNK, GPU_CHUNK // len(weight))
     if not torch.is_grad_enabled():  # a parameter needs gradients even then
         features, weight = features.detach(), weight.detach()
     with torch.autocast(features.device.type, enabled=False):  # it would round sums of scores

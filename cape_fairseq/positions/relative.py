@@ -1,6 +1,7 @@
 """Learned relative positions (Shaw et al. 2018)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,22 @@ class RelativePositions(PositionEncoding):
         return RelativeAttention(self.side.head_dim, self.cfg.relpos_max_distance, is_shared)
 
 
+class Gather(torch.autograd.Function):
+    """``x.gather(-1, index)``, which keeps for the backward pass the shape of x, but not x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.shape = x.shape
+        return x.gather(-1, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Add the gradient up by entries of x."""
+        (index,) = ctx.saved_tensors
+        return gradient.new_zeros(ctx.shape).scatter_add_(-1, index, gradient), None
+
+
 class RelativeAttention(DotProduct):
     """Attention with a vector of width D for each clipped distance, shared by all heads, added to
     keys (Eq. 4) and values (Eq. 3)."""
@@ -67,7 +84,7 @@ class RelativeAttention(DotProduct):
         q = q * q.size(-1) ** -0.5
         by_distance = q @ self.relative_keys[rows].type_as(q).t()  # [B, H, T, 2 limit + 1]
         index = (distance.clamp(-limit, limit) + limit).expand(*q.shape[:3], keys)
-        scores = q @ k.transpose(2, 3) + by_distance.gather(-1, index)
+        scores = q @ k.transpose(2, 3) + Gather.apply(by_distance, index)
         weights = softmax(scores, mask, causal)
         dropped = F.dropout(weights, dropout).type_as(v)
         summed = torch.zeros_like(by_distance).type_as(v).scatter_add(-1, index, dropped)

@@ -62,12 +62,12 @@ class RoPE(RelativeEncoding):
 
     def rotation(self, positions: Tensor) -> Tensor:
         cfg, dim = self.cfg, self.side.head_dim
-        frequencies = compute_frequencies(dim, cfg.rope_base)
+        frequencies = compute_frequencies(dim, cfg.rope_base, positions.device)
         magnitude = 1.0  # of the rotation: queries and keys are multiplied by it
         if cfg.rope_scaling == "linear":
             frequencies = frequencies / cfg.rope_scale_factor
         elif cfg.rope_scaling == "ntk":
-            frequencies = compute_frequencies(dim, self.scaled_base)
+            frequencies = compute_frequencies(dim, self.scaled_base, positions.device)
         elif cfg.rope_scaling == "yarn":
             factor, length = cfg.rope_scale_factor, cfg.rope_training_length
             frequencies = scale_low_frequencies(frequencies, factor, length)
@@ -95,9 +95,19 @@ class RoPECross(RoPE):
     rotates_cross_attention = True
 
 
-def compute_frequencies(dim: int, base: float = 10000.0) -> Tensor:
-    """Return the angle per token of each pair, base^(-2k / dim): float64 [D / 2]."""
-    return base ** (torch.arange(0, dim, 2, dtype=torch.float64) / -dim)
+def compute_frequencies(
+    dim: int, base: float = 10000.0, device: torch.device | None = None
+) -> Tensor:
+    """Return the angle per token of each pair, base^(-2k / dim): float64 [D / 2].
+
+    They are computed on the device: a copy to a GPU would wait for it in every step.
+    """
+    return base ** (torch.arange(0, dim, 2, dtype=find_exact_dtype(device), device=device) / -dim)
+
+
+def find_exact_dtype(device: torch.device | None) -> torch.dtype:
+    """Return float64, or float32 on MPS, which lacks float64."""
+    return torch.float32 if device is not None and device.type == "mps" else torch.float64
 
 
 def scale_low_frequencies(frequencies: Tensor, factor: float, length: int) -> Tensor:
@@ -115,7 +125,5 @@ def compute_rotation(positions: Tensor, frequencies: Tensor, magnitude: float = 
     Angles are computed in float64, so that products of rotated queries and keys depend on the
     difference of positions only, at any distance from the start.
     """
-    dtype = torch.float32 if positions.device.type == "mps" else torch.float64  # MPS lacks float64
-    frequencies = frequencies.to(dtype).to(positions.device)
-    angles = positions.to(dtype)[:, None, :, None] * frequencies
+    angles = positions.to(frequencies.dtype)[:, None, :, None] * frequencies
     return torch.polar(torch.full_like(angles, magnitude), angles).to(torch.complex64)

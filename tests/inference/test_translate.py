@@ -137,9 +137,8 @@ class TestTranslate:
         with torch.no_grad():  # a model that says <unk> only
             projection = translator.model.models[0].decoder.output_projection
             projection.weight[:] = 0
-            translator.model.models[0].decoder.output_projection = torch.nn.Linear(
-                projection.in_features, projection.out_features
-            )
+            biased = torch.nn.Linear(projection.in_features, projection.out_features)
+            translator.model.models[0].decoder.output_projection = biased.to(projection.weight)
             translator.model.models[0].decoder.output_projection.bias[3] += 100
         translator.translate(["the xylophone zebra man ."], max_len_b=3, max_len_a=0)
         (record,) = [x for x in caplog.records if x.levelname == "WARNING"]

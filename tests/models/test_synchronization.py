@@ -1,4 +1,5 @@
-"""A training step asks no tensor for its value, which would stall a GPU: meta tensors have none."""
+"""A training step neither asks a tensor for its value, which meta tensors lack, nor copies one to
+another device: a GPU would stall."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from tests.documents.support import WINDOW_NAMES, build_document_model, make_documents, make_inputs
 from tests.support import SYSTEMS, build, make_batch
@@ -16,12 +19,35 @@ def no_autocast(monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: nullcontext())  # not for meta
 
 
+class OneDevice(TorchDispatchMode):
+    """Fails where an operation has tensors of two devices. Numbers may be anywhere."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor)]
+        assert len({x.device for x in tensors if x.dim()}) < 2, operation
+        return result
+
+
+def train_on_one_device(model, source, previous, monkeypatch):
+    """Run a training step; the noise is sampled on the CPU and copied on purpose."""
+    sample_noise = model.sample_noise
+
+    def sample_outside(*args):
+        with _disable_current_modes():
+            return sample_noise(*args)
+
+    monkeypatch.setattr(model, "sample_noise", sample_outside)
+    with OneDevice():
+        model(source, None, previous)[0].sum().backward()
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_a_training_step(name):
+def test_a_training_step(name, monkeypatch):
     model = build(name).to("meta").train()
     source = make_batch([9, 5, 7], left=True).to("meta")
     previous = make_batch([8, 8, 4], begin=True).to("meta")
-    model(source, None, previous)[0].sum().backward()
+    train_on_one_device(model, source, previous, monkeypatch)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -36,9 +62,9 @@ def test_a_decoding_step(name):
 
 
 @pytest.mark.parametrize("name", WINDOW_NAMES)
-def test_a_training_step_on_documents(name):
+def test_a_training_step_on_documents(name, monkeypatch):
     model = build_document_model(name, 1, 1).to("meta").train()
     source, previous, _ = make_inputs(make_documents(), left=True)
-    model(source.to("meta"), None, previous.to("meta"))[0].sum().backward()
+    train_on_one_device(model, source.to("meta"), previous.to("meta"), monkeypatch)
     with pytest.raises(RuntimeError):  # as a value that is asked for would
         source.to("meta").max().item()

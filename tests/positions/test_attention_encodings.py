@@ -210,3 +210,18 @@ def test_masks_hide_padding_and_later_keys(causal):
         visible = visible or (causal and i == j)
         assert bool(mask[b, 0, i, j]) == visible
         assert (biased[b, 1, i, j] == 0) == visible
+
+
+class TestRelposMemory:
+    def test_terms_by_distance_are_not_saved(self):
+        kernel = RelativeAttention(4, 3)
+        q, k, v = (random(2, 3, 5, 4, seed=s).requires_grad_() for s in range(3))
+        saved = []
+
+        def keep(tensor):
+            saved.append(tensor.shape)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            kernel(q, k, v)
+        assert (2, 3, 5, 2 * 3 + 1) not in saved
