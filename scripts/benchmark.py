@@ -95,7 +95,7 @@ def make_batch(length: int, rows: int, args: Namespace) -> dict[str, Any]:
 
 
 def make_loss(name: str, args: Namespace, batch: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the model and the loss of a system."""
+    """Return a system and its loss."""
     encoding, *switches = name.split("+")
     target = batch["target"]
     source, lengths, previous = batch["net_input"].values()
@@ -216,17 +216,13 @@ def run_modules(args: Namespace) -> None:
 
 def run_memory(args: Namespace) -> None:
     """Measure systems in processes of their own: the GPU's memory, or that of the process."""
-    length = (args.lengths or [30])[0]
     if args.in_process:
+        length = (args.lengths or [30])[0]
         make_step(args.systems, args, make_batch(length, args.tokens // length, args)).call()
         print(find_peak(args))
         return
-    options = [f"--words={args.words}", f"--size={args.size}", f"--tokens={args.tokens}"]
-    options += [f"--device={args.device}", f"--dtype={args.dtype}", f"--lengths={length}"]
-    options += ["--in-process", *(["--ragged"] if args.ragged else [])]
-    options += ["--no-optimizer"] if args.no_optimizer else []
     for name in args.systems.split(","):
-        command = [sys.executable, __file__, "memory", *options, "--systems", name]
+        command = [sys.executable, __file__, *sys.argv[1:], "--in-process", "--systems", name]
         output = subprocess.check_output(command, text=True)
         result = {"part": "memory", "size": args.size, "system": name, "MiB": output.split()[-1]}
         print(json.dumps(result))

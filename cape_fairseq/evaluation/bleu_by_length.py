@@ -37,6 +37,7 @@ EXAMPLES = """
   cape-fairseq bleu-by-length sinpos=sinpos.txt cape=cape.txt --plot bleu.png
   cape-fairseq bleu-by-length floater=floater.txt --edges 0,80,100,120,140,inf --source bpe/test.en
 """
+MIN_SENTENCES = 30  # of a test of significance
 SHAPE_EDGES = "0,10,20,30,40,50,60,70,inf"
 
 
@@ -120,12 +121,13 @@ def score_bin(
     first, base = chosen[0]
     for (name, lines), found in zip(chosen, scores["BLEU"], strict=True):
         kept = compute_kept_ends(lines, references)
+        # The bootstrap counts larger differences; between equal outputs there are none.
+        p_value = 1.0 if name != first and lines == base else found.p_value
         systems[name] = {
             "sentences": len(members),
             "bleu": round(found.score, 2),
             "interval": round(found.ci, 2),
-            # The bootstrap counts larger differences; between equal outputs there are none.
-            "p_value": 1.0 if name != first and lines == base else found.p_value,
+            "p_value": p_value if len(members) >= MIN_SENTENCES else None,
             "length_ratio": round(compute_length_ratio(lines, references, language), 3),
             "sentences_kept": None if kept is None else round(kept, 3),
         }
@@ -144,7 +146,8 @@ def format_result(result: dict[str, Any]) -> str:
             rows.append([name, bin_name, found["sentences"], score, p_value, ratio, kept])
     unit = f"source {result['unit']}"
     head = ["system", unit, "sentences", "BLEU (95 %)", "p", "length ratio", "sentences kept"]
-    return f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}"
+    note = "± is the 95 % interval of the bootstrap. p compares these outputs, not the encodings."
+    return f"{format_table(head, rows)}\n{note}\nsacreBLEU: {result['signature']}"
 
 
 def plot(result: dict[str, Any], path: Path) -> None:

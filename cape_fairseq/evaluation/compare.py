@@ -17,6 +17,8 @@ from cape_fairseq.command_line import (
 )
 from cape_fairseq.evaluation.generated import check_references, read_translations
 from cape_fairseq.evaluation.scores import (
+    compare_seeds,
+    format_difference,
     format_signature,
     format_summary,
     score_translations,
@@ -83,12 +85,13 @@ def measure(
     language: str | None = None,
     tokenize: str | None = None,
 ) -> dict[str, Any]:
-    """Score systems; means and standard deviations are over seeds.
+    """Score systems; means and standard deviations are over seeds, and differences of BLEU are to
+    the first system.
 
     Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``.
     """
     aligned = None if reference is None else Reference.read(reference)
-    systems, references_of = {}, {}
+    systems, references_of, base = {}, {}, None
     for name, paths in files.items():
         seeds, first = [], None
         for path in paths:
@@ -101,13 +104,34 @@ def measure(
             seeds.append(score_translations(texts, references, language, tokenize))
         references_of[name] = first
         summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}
-        systems[name] = {"seeds": len(seeds), "texts": len(first), **summary}
+        bleu = [seed["bleu"] for seed in seeds]
+        base = base or bleu
+        difference = None if bleu is base else compare_seeds(bleu, base)
+        counts = {"seeds": len(seeds), "texts": len(first)}
+        systems[name] = {**counts, **summary, "bleu_difference": difference}
     expected = next(iter(references_of.values()))
     return {
         "signature": format_signature(language, tokenize),
         "systems": systems,
         "other_references": [name for name, own in references_of.items() if own != expected],
     }
+
+
+def format_result(result: dict[str, Any]) -> str:
+    """Format the scores of each system."""
+    systems = result["systems"]
+    base = next(iter(systems))
+    head = ["system", "seeds", "BLEU", "chrF", "length ratio", "sentences kept"]
+    if len(systems) > 1:
+        head.append(f"BLEU - {base} (95 %)")
+    rows = []
+    for name, found in systems.items():
+        row = [name, found["seeds"], *(format_summary(found[key], n) for key, n in DIGITS.items())]
+        if len(systems) > 1:
+            row.append("" if name == base else format_difference(found["bleu_difference"], 2))
+        rows.append(row)
+    note = "± is the standard deviation over seeds; with (95 %) it is Welch's interval."
+    return f"{format_table(head, rows)}\n{note}\nsacreBLEU: {result['signature']}"
 
 
 def main(argv: list[str]) -> None:
@@ -126,14 +150,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--tokenize", help="another of sacreBLEU's tokenizers (default: 13a)")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files), args.reference, args.language, args.tokenize)
-    rows = [
-        [name, found["seeds"], *(format_summary(found[key], n) for key, n in DIGITS.items())]
-        for name, found in result["systems"].items()
-    ]
-    head = ["system", "seeds", "BLEU", "chrF", "length ratio", "sentences kept"]
     if result["other_references"]:
         names = [next(iter(result["systems"])), *result["other_references"]]
         counts = [f"{name} ({result['systems'][name]['texts']} texts)" for name in names]
         print(f"The references of these systems differ: {', '.join(counts)}\n")
-    print(f"{format_table(head, rows)}\nsacreBLEU: {result['signature']}")
+    print(format_result(result))
     write_json(args.json, result)

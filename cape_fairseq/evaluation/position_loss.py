@@ -28,6 +28,10 @@ EXAMPLES = """
 """
 
 
+MIN_TEXTS = 10  # of a position; an error over fewer is no estimate
+LINES = ("-", "--", "-.", ":")
+
+
 class Curve(NamedTuple):
     """Loss of groups of positions; each entry is an array [groups]."""
 
@@ -43,6 +47,12 @@ def build_matrix(scores: Sequence[np.ndarray]) -> np.ndarray:
     for row, values in zip(matrix, scores, strict=True):
         row[: len(values) - 1] = -values[:-1]
     return matrix
+
+
+def count_positions(matrix: np.ndarray) -> int:
+    """Return the number of positions that ten texts reach, or all texts if there are fewer."""
+    texts = (~np.isnan(matrix)).sum(0)
+    return int((texts >= min(MIN_TEXTS, len(matrix))).sum())
 
 
 def average(losses: np.ndarray, tokens: np.ndarray) -> Curve:
@@ -93,24 +103,32 @@ def average_seeds(curves: list[Curve]) -> Curve:
 def measure(files: dict[str, list[Path]], window: int = 15, bin_size: int = 25) -> dict[str, Any]:
     """Measure the loss by position of outputs of ``--score-reference``, a file for each seed.
 
-    Returns the ``edges`` of the bins and, by system, the curves ``bins``, ``smooth`` and ``all``.
+    Returns the ``edges`` of the bins and, by system, the curves ``bins``, ``smooth`` and ``all``;
+    the first two end where fewer than ten texts go on.
     """
     runs = read_runs(files)
     systems = {}
     for name, seeds in runs.items():
         matrices = [build_matrix([s.scores for s in sentences]) for sentences in seeds]
-        length = matrices[0].shape[1]
+        length = count_positions(matrices[0])
+        cut = [matrix[:, :length] for matrix in matrices]
         edges = [*range(0, length, bin_size), length]
         curves = {
-            "bins": average_seeds([average_bins(m, edges) for m in matrices]),
-            "smooth": average_seeds([average_windows(m, window) for m in matrices]),
-            "all": average_seeds([average_bins(m, [0, length]) for m in matrices]),
+            "bins": average_seeds([average_bins(m, edges) for m in cut]),
+            "smooth": average_seeds([average_windows(m, window) for m in cut]),
+            "all": average_seeds([average_bins(m, [0, m.shape[1]]) for m in matrices]),
         }
         systems[name] = {
             kind: {key: values.tolist() for key, values in curve._asdict().items()}
             for kind, curve in curves.items()
         }
-    return {"unit": "nats", "edges": edges, "systems": systems}
+    kinds = {
+        "standard deviation over seeds" if len(seeds) > 1 else "standard error over texts"
+        for seeds in runs.values()
+    }
+    band = " or, of one seed, ".join(sorted(kinds))
+    settings = {"unit": "nats", "window": window, "band": band}
+    return {**settings, "edges": edges, "systems": systems}
 
 
 def format_result(result: dict[str, Any]) -> str:
@@ -127,15 +145,19 @@ def format_result(result: dict[str, Any]) -> str:
         for i, (a, b) in enumerate(itertools.pairwise(edges))
     ]
     rows.append(["all", first["all"]["sentences"][0], *cells("all", 0)])
-    return format_table(["target position", "sentences", *systems], rows)
+    table = format_table(["target position", "sentences", *systems], rows)
+    return f"{table}\nnats per token; ± is the {result['band']}"
 
 
 def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
     """Plot the smoothed curves with their errors, and the longest training length."""
-    with plot_axes(path, "target position", "negative log-likelihood (nats)") as axes:
-        for name, curves in result["systems"].items():
+    with plot_axes(path, "target position", "loss (nats per token)") as axes:
+        title = f"mean of {result['window']} positions; band: {result['band']}"
+        axes.set_title(title, size="small")
+        systems = result["systems"].items()
+        for (name, curves), line in zip(systems, itertools.cycle(LINES), strict=False):
             mean, error = (np.array(curves["smooth"][key]) for key in ("mean", "error"))
-            axes.plot(mean, label=name)
+            axes.plot(mean, line, label=name)
             axes.fill_between(np.arange(len(mean)), mean - error, mean + error, alpha=0.25)
         if train_length is not None:
             label = f"longest in training ({train_length})"

@@ -10,6 +10,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from cape_fairseq.command_line import UserError
 from cape_fairseq.data.languages import NO_SPACES, find_code
 
+MIN_SEEDS = 3  # of an interval
 # A sentence ends with these before white space, brackets and quotes aside, or with these anywhere.
 SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)\]]*(?=\s|$)|[。．！？｡।॥။።؟۔]")
 
@@ -89,6 +90,29 @@ def summarize_seeds(values: Sequence[float | None]) -> dict[str, float | None]:
         "mean": statistics.fmean(known) if known else None,
         "deviation": statistics.stdev(known) if len(known) > 1 else None,
     }
+
+
+def compare_seeds(
+    values: Sequence[float | None], base: Sequence[float | None]
+) -> dict[str, float] | None:
+    """Return the difference of two means over seeds, and half of Welch's 95 % interval.
+
+    Returns None with fewer than three seeds on either side.
+    """
+    if min(len(values), len(base)) < MIN_SEEDS or None in (*values, *base):
+        return None
+    from scipy import stats  # its import takes half a second
+
+    low, high = stats.ttest_ind(values, base, equal_var=False).confidence_interval(0.95)
+    difference = statistics.fmean(values) - statistics.fmean(base)
+    return {"mean": difference, "interval": float(high - low) / 2}
+
+
+def format_difference(found: dict[str, float] | None, digits: int) -> str:
+    """Format a difference with its interval."""
+    if found is None:
+        return "too few seeds"
+    return f"{found['mean']:+.{digits}f} ± {found['interval']:.{digits}f}"
 
 
 def format_summary(found: dict[str, float | None], digits: int) -> str:

@@ -44,7 +44,7 @@ def test_vectors_that_do_not_exist_are_errors(option, value, capsys):
 
 
 def test_bins_of_one_sentence_are_valid_json(tmp_path):
-    path = write_output(tmp_path / "out", make_rows(1), True)
+    path = write_output(tmp_path / "out", make_rows(1, 1), True)
     output = tmp_path / "loss.json"
     assert main(["position-loss", f"a={path}", "--bin-size", "1", "--json", str(output)]) == 0
 

@@ -48,10 +48,11 @@ def test_bins_count_the_subwords_of_a_segmented_source(tmp_path, capsys):
 
 
 def test_equal_outputs_do_not_differ(tmp_path):
-    path = write_output(tmp_path / "a.txt", make_rows(1))
+    path = write_output(tmp_path / "a.txt", make_rows(1, 30))
     output = tmp_path / "bleu.json"
     arguments = [f"a={path}", f"b={path}", "--samples", "50", "--json", str(output)]
-    assert main(["bleu-by-length", *arguments]) == 0
+    assert main(["bleu-by-length", *arguments, "--edges", "0,8,100"]) == 0
     systems = json.loads(output.read_text())["systems"]
     assert systems["a"]["all"]["p_value"] is None
     assert systems["b"]["all"]["p_value"] == 1
+    assert systems["b"]["8-99"]["p_value"] is None  # of fewer than 30 sentences

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
+from scipy import stats
 
 from cape_fairseq.cli import TOOLS, main
 from cape_fairseq.evaluation.generated import read_generated
@@ -67,6 +68,15 @@ class TestPositionLoss:
         assert systems["b"]["all"]["mean"][0] == pytest.approx(means[0], abs=1e-3)
         assert (tmp_path / "loss.png").stat().st_size > 1000
         assert f"{systems['b']['all']['mean'][0]:.3f}" in capsys.readouterr().out
+
+    def test_positions_of_few_texts_are_left_out(self, tmp_path):
+        path = write_output(tmp_path / "a.txt", make_rows(1, 30), True)  # of 4, 5, ... 33 tokens
+        output = tmp_path / "loss.json"
+        assert main(["position-loss", f"a={path}", "--bin-size", "10", "--json", str(output)]) == 0
+        found = json.loads(output.read_text())
+        assert found["edges"] == [0, 10, 20, 24]  # ten texts have 24 tokens and more
+        assert found["systems"]["a"]["bins"]["sentences"][-1] == 13
+        assert len(found["systems"]["a"]["smooth"]["mean"]) == 24
 
     def test_translations_are_not_references(self, tmp_path, capsys):
         path = write_output(tmp_path / "out", make_rows(1))
@@ -191,6 +201,27 @@ def test_compare_reports_mean_and_deviation_over_seeds(tmp_path):
     ]
     assert found["mean"] == pytest.approx(np.mean(scores))
     assert found["deviation"] == pytest.approx(np.std(scores, ddof=1))
+
+
+def test_compare_gives_welchs_interval_of_three_seeds(tmp_path, capsys):
+    files = [str(write_output(tmp_path / f"{s}.txt", make_rows(s))) for s in range(1, 8)]
+    output = tmp_path / "scores.json"
+    systems = [f"a={','.join(files[:3])}", f"b={','.join(files[3:])}", f"c={files[0]},{files[1]}"]
+    assert main(["compare", *systems, "--json", str(output)]) == 0
+    scores = [
+        BLEU().corpus_score([r[2] for r in rows], [[r[1] for r in rows]]).score
+        for rows in map(make_rows, range(1, 8))
+    ]
+    a, b = np.array(scores[:3]), np.array(scores[3:])
+    parts = [x.var(ddof=1) / len(x) for x in (a, b)]
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 3)  # Welch-Satterthwaite
+    found = json.loads(output.read_text())["systems"]
+    assert found["b"]["bleu_difference"]["mean"] == pytest.approx(b.mean() - a.mean())
+    expected = stats.t.ppf(0.975, freedom) * math.sqrt(sum(parts))
+    assert found["b"]["bleu_difference"]["interval"] == pytest.approx(expected)
+    assert found["a"]["bleu_difference"] is None
+    assert found["c"]["bleu_difference"] is None
+    assert f"{b.mean() - a.mean():+.2f} ± {expected:.2f}" in capsys.readouterr().out
 
 
 def test_token_wins_count_tokens_one_by_one(tmp_path):
