@@ -26,7 +26,9 @@ def test_shellcheck():
     call("shellcheck", "-x", "-e", "SC1091", *SCRIPTS, RECIPES / "papers" / "score.sh")
 
 
-@pytest.mark.parametrize("recipe", ["quickstart", "train", "floater", "documents", "pretrained"])
+@pytest.mark.parametrize(
+    "recipe", ["quickstart", "train", "compare", "floater", "documents", "pretrained"]
+)
 def test_dry_runs_print_commands_that_can_be_pasted(recipe, tmp_path):
     out = str(tmp_path / "out")
     variables = {"OUT": out, "TEXT": "text", "DATA": "data-bin", "MODEL": "model"}
