@@ -13,6 +13,7 @@ import yaml
 from fairseq import options
 
 from cape_fairseq.cli import TOOLS
+from cape_fairseq.positions import ENCODINGS
 from tests.recipes.support import RECIPES, call
 from tests.support import ROOT, run
 
@@ -22,6 +23,7 @@ SYSTEMS = [
     for table, config in TABLES.items()
     for name, system in config["systems"].items()
     if "checkpoint" not in system  # of another system
+    and system["encoding"] in ENCODINGS  # the others are those of ablations
 ]
 
 

@@ -1,0 +1,6 @@
+"""Encodings of ablations: a folder for ``--user-dir`` that has the package's own, too."""
+
+# ruff: noqa: F401, I001 (encodings are registered before the models are imported)
+from . import rope_only_cross
+import cape_fairseq.models
+import cape_fairseq.tasks
