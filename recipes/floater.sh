@@ -27,7 +27,7 @@ fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
     run mkdir -p "$save"
     [ -e "$save/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" \
         --arch "${encoding}_transformer$SIZE" --source-lang "$SRC" --target-lang "$TGT" --seed 1 --dropout 0.1 \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 \
+        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
         --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$lr" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
         --max-tokens 4096 --max-update "$updates" --update-epoch-batch-itr True --no-epoch-checkpoints \
         --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 "$@" "${OPTIONS[@]}"

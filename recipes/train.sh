@@ -8,7 +8,7 @@
 # Also MERGES (4000), LR, UPDATES and WARMUP (4e-3, 3000 and 500 for _tiny, else 5e-4, 30000 and 4000) and
 # SEED (1). Options of fairseq-train follow --, for instance
 # recipes/train.sh -- --dropout 0.3 --adam-betas '(0.9, 0.997)'; plain words may stand in EXTRA, too.
-# For documents see recipes/documents.sh.
+# To prepare the data alone, run the first commands that --dry-run prints. For documents see recipes/documents.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
