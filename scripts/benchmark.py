@@ -35,15 +35,21 @@ from fairseq.data import Dictionary
 from fairseq.models import build_model
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.sequence_generator import SequenceGenerator
-from peers import PEERS, build_joey, build_marian, find_peers  # beside this file
-from torch.nn import functional as F
+from peers import (  # beside this file
+    PAD,
+    PEERS,
+    build_joey,
+    build_marian,
+    compute_joey_loss,
+    compute_marian_loss,
+    find_peers,
+)
 
 import cape_fairseq.models  # noqa: F401
 from cape_fairseq.criterions import chunked
 from cape_fairseq.documents.search import DocumentGenerator
 from cape_fairseq.modules.plan import AttentionPlan
 
-PAD = 1
 STEPS = "stock,sinpos,sinpos+chunked+dropout,cape,rope_cross,relpos,floater"
 SIZES = {"tiny": (128, 512, 4, 3), "base": (512, 2048, 8, 6), "table9": (768, 3072, 8, 6)}
 SENTENCE = 25
@@ -97,24 +103,12 @@ def make_batch(length: int, rows: int, args: Namespace) -> dict[str, Any]:
 def make_loss(name: str, args: Namespace, batch: dict[str, Any]) -> tuple[Any, Any]:
     """Return a system and its loss."""
     encoding, *switches = name.split("+")
-    target = batch["target"]
-    source, lengths, previous = batch["net_input"].values()
     if encoding == "transformers":
         model = place(build_marian(args.words, *SIZES[args.size]), args)
-        mask = source.ne(PAD).long()
-
-        def compute_loss() -> torch.Tensor:
-            scores = model(source, mask, decoder_input_ids=previous).logits.flatten(0, 1)
-            options = {"label_smoothing": 0.1, "ignore_index": PAD}
-            return F.cross_entropy(scores.float(), target.flatten(), **options)
-
-        return model, compute_loss
+        return model, lambda: compute_marian_loss(model, batch)
     if encoding == "joeynmt":
         model = place(build_joey(args.words, *SIZES[args.size]), args)
-        mask = source.ne(PAD).unsqueeze(1)
-        inputs = {"src": source, "trg_input": previous, "trg": target, "src_length": lengths}
-        inputs |= {"src_mask": mask, "trg_mask": previous.ne(PAD).unsqueeze(1)}
-        return model, lambda: model(return_type="loss", **inputs)[0]
+        return model, lambda: compute_joey_loss(model, batch)
     arch = "transformer" if encoding == "stock" else f"{encoding}_transformer"
     options = {"fast_dropout": "dropout" in switches}
     options |= {"autocast": "bf16"} if "bf16" in switches else {}

@@ -10,7 +10,11 @@ from argparse import Namespace
 from importlib.util import find_spec
 from typing import Any
 
+from torch import Tensor
+from torch.nn import functional as F
+
 PEERS = ("transformers", "joeynmt")
+PAD = 1
 
 
 def find_peers() -> list[str]:
@@ -34,6 +38,14 @@ def build_marian(words: int, dim: int, hidden: int, heads: int, layers: int) -> 
     return MarianMTModel(cfg)
 
 
+def compute_marian_loss(model: Any, batch: dict[str, Any]) -> Tensor:
+    """Compute the label-smoothed loss, in float32, of a batch of fairseq's form."""
+    source, _, previous = batch["net_input"].values()
+    scores = model(source, source.ne(PAD).long(), decoder_input_ids=previous).logits
+    target, options = batch["target"].flatten(), {"label_smoothing": 0.1, "ignore_index": PAD}
+    return F.cross_entropy(scores.flatten(0, 1).float(), target, **options)
+
+
 def build_joey(words: int, dim: int, hidden: int, heads: int, layers: int) -> Any:
     """Build the Transformer of Joey NMT, with one embedding for both sides and the output."""
     from joeynmt.model import build_model
@@ -50,3 +62,11 @@ def build_joey(words: int, dim: int, hidden: int, heads: int, layers: int) -> An
     model = build_model({"encoder": side, "decoder": side, **tied}, vocabulary, vocabulary)
     model.loss_function = ("crossentropy", 0.1)
     return model
+
+
+def compute_joey_loss(model: Any, batch: dict[str, Any]) -> Tensor:
+    """Compute Joey NMT's own loss of a batch of fairseq's form."""
+    source, lengths, previous = batch["net_input"].values()
+    inputs = {"src": source, "trg_input": previous, "trg": batch["target"], "src_length": lengths}
+    masks = {"src_mask": source.ne(PAD).unsqueeze(1), "trg_mask": previous.ne(PAD).unsqueeze(1)}
+    return model(return_type="loss", **inputs, **masks)[0]

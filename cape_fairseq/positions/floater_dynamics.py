@@ -95,12 +95,7 @@ class ODE(nn.Module):
         times = torch.arange(3 * steps + 1, dtype=initial.dtype, device=initial.device) * (dt / 3)
         inner_terms = torch.addcmul(inner_bias, times[:, None], inner_time)  # [3 steps + 1, C]
         outer_terms = torch.addcmul(outer_bias, times[:, None], outer_time)
-        x1, x2, x3, x4 = split_stages(inner_terms)
-        b1, b2, b3, b4 = split_stages(outer_terms)
-        rise_terms = (b1 + 3 * (b2 + b3) + b4) * (dt / 8)
-        moved = torch.stack([b1 / 3, b2 - b1 / 3, b1 - b2 + b3]) @ inner.t() * dt
-        x5 = rise_terms @ inner.t()  # of the next q
-        terms = torch.stack([x1, x2 + moved[0], x3 + moved[1], x4 + moved[2], x5], 1).unsqueeze(2)
+        terms, rise_terms = combine_stages(inner_terms, outer_terms, inner, dt)
         product = outer.t() @ inner.t() * dt
         third, eighth = product / 3, product / 8
 
@@ -138,6 +133,19 @@ class ODE(nn.Module):
         fractions = torch.arange(parts, dtype=times.dtype, device=times.device) / parts
         within = times[:-1, None] + times.diff()[:, None] * fractions
         return torch.cat([within.flatten(), times[-1:]])
+
+
+def combine_stages(
+    inner_terms: Tensor, outer_terms: Tensor, inner: Tensor, dt: float
+) -> tuple[Tensor, Tensor]:
+    """Return what the time adds to q in the four stages of each step and at its end, [steps, 5, 1,
+    C], and to the state, [steps, C]; ``inner`` is the weight of the inner map."""
+    x1, x2, x3, x4 = split_stages(inner_terms)
+    b1, b2, b3, b4 = split_stages(outer_terms)
+    rise_terms = (b1 + 3 * (b2 + b3) + b4) * (dt / 8)
+    moved = torch.stack([b1 / 3, b2 - b1 / 3, b1 - b2 + b3]) @ inner.t() * dt
+    stages = [x1, x2 + moved[0], x3 + moved[1], x4 + moved[2], rise_terms @ inner.t()]
+    return torch.stack(stages, 1).unsqueeze(2), rise_terms
 
 
 def split_stages(terms: Tensor) -> Sequence[Tensor]:
