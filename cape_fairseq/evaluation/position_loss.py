@@ -164,6 +164,15 @@ def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
             axes.axvline(train_length, color="grey", linestyle="--", label=label)
 
 
+def parse_train_length(text: str | None) -> int | None:
+    """Parse a number of tokens, or find that of a checkpoint's training."""
+    if text is None or text.isdecimal():
+        return int(text) if text else None
+    from cape_fairseq.inference.checkpoints import find_train_length  # it imports fairseq
+
+    return find_train_length(Path(text))
+
+
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("position-loss", "Measure the loss of each target position.", EXAMPLES)
@@ -176,10 +185,16 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--window", type=parse_count, default=15, help="positions smoothed (default: 15)"
     )
-    parser.add_argument("--train-length", type=int, help="longest training target, for the figure")
+    parser.add_argument(
+        "--train-length",
+        metavar="N|CHECKPOINT",
+        help="tokens of the longest training target, or a checkpoint that knows its data, for the "
+        "figure",
+    )
     args = parser.parse_args(argv)
+    train_length = parse_train_length(args.train_length)
     result = measure(parse_files(args.files), args.window, args.bin_size)
     print(format_result(result))
     write_json(args.json, result)
     if args.plot:
-        plot(result, args.plot, args.train_length)
+        plot(result, args.plot, train_length)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq import utils as fairseq_utils
 from fairseq.data import data_utils
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -13,6 +14,7 @@ from torch import Tensor
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
+from cape_fairseq.data.stacking import PAPER_MIN_TOKENS
 from cape_fairseq.models.config import has_documents
 
 
@@ -96,6 +98,33 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
             return folder, source, target
     folders = " or ".join(map(str, dict.fromkeys(candidates)))
     raise UserError(f"{' and '.join(names)} are not in {folders}; give their folder as --data")
+
+
+def find_train_length(path: Path) -> int:
+    """Return the number of target tokens, EOS included, of the longest pair or stack that a
+    checkpoint was trained on.
+
+    Raises:
+        UserError: the data of the training are not there.
+    """
+    _, task = get_options(read_checkpoint(path))
+    longest = 0
+    if getattr(task, "stack_probability", None):
+        longest = task.stack_max_tokens or PAPER_MIN_TOKENS
+    for folder in fairseq_utils.split_paths(str(getattr(task, "data", ""))):
+        source, target = getattr(task, "source_lang", None), getattr(task, "target_lang", None)
+        if not (source and target) and Path(folder).is_dir():
+            source, target = data_utils.infer_language_pair(folder)
+        pairs = [f"{source}-{target}", f"{target}-{source}"]
+        prefixes = [f"{folder}/train.{pair}.{target}" for pair in pairs]
+        found = [data for p in prefixes if (data := data_utils.load_indexed_dataset(p, None))]
+        if not found:
+            raise UserError(
+                f"{path} was trained on {folder}, which has no training data; give the number of "
+                "tokens of the longest training target instead"
+            )
+        longest = max(longest, int(found[0].sizes.max()))
+    return longest
 
 
 def load_model(

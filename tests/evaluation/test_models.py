@@ -12,6 +12,8 @@ import torch
 
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
+from cape_fairseq.inference.checkpoints import find_train_length
+from tests.evaluation.support import make_rows, write_output
 from tests.support import build, make_batch
 
 
@@ -169,3 +171,20 @@ def test_hostile_checkpoints_are_not_loaded(tmp_path):
     torch.save({"args": Hostile(), "model": {}}, tmp_path / "x.pt")
     assert main(["average", str(tmp_path / "x.pt"), "--output", str(tmp_path / "y.pt")]) == 1
     assert not (tmp_path / "done").exists()
+
+
+def test_position_loss_knows_the_longest_training_target(
+    data_bin, cape_checkpoint, document_checkpoint, tmp_path, capsys
+):
+    lines = (data_bin.parent / "train.de").read_text(encoding="utf-8").splitlines()
+    longest = max(len(line.split()) for line in lines) + 1  # EOS
+    assert find_train_length(cape_checkpoint) == longest
+    assert find_train_length(document_checkpoint) == 300  # the default of --stack-max-tokens
+    state = torch.load(cape_checkpoint, weights_only=True)
+    state["cfg"]["task"]["data"] = str(tmp_path)
+    torch.save(state, tmp_path / "moved.pt")
+    output = write_output(tmp_path / "out", make_rows(1), True)
+    arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
+    assert main(["position-loss", *arguments, str(tmp_path / "moved.pt")]) == 1
+    assert str(tmp_path) in capsys.readouterr().err
+    assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0
