@@ -48,7 +48,7 @@ done
 DATA=$OUT/data-bin
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
 keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})" "BPE=$BPE" "MERGES=$MERGES" \
-    "SRC=$SRC" "TGT=$TGT" "SIZE=$SIZE" "LR=$LR" "WARMUP=$WARMUP" "LONGEST=$LONGEST" "OPTIONS=${OPTIONS[*]}"
+    "SRC=$SRC" "TGT=$TGT" "SIZE=$SIZE" "LR=$LR" "WARMUP=$WARMUP" "LONGEST=$LONGEST" "BEAM=$BEAM" "OPTIONS=${OPTIONS[*]}"
 prepare_text "$MERGES"
 
 stacks=(--task stacked_translation --stack-junction none)
@@ -70,9 +70,9 @@ train() {  # train SAVE SEED ENCODING OPTIONS...: it resumes from checkpoint_las
         --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --no-epoch-checkpoints \
         --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 --log-file "$save/train.log" \
         "${training[@]}" "$@" "${OPTIONS[@]}"
-    mark_trained "$save" "$UPDATES" "$save"/*.txt
     if [ -n "$DRY_RUN" ]; then return; fi
     echo "${resumes:+at least }$((SECONDS - start))" > "$save/seconds"
+    mark_trained "$save" "$UPDATES" "$save"/*.txt
 }
 
 evaluate() {  # evaluate SAVE: translations and losses of every test

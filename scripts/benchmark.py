@@ -29,21 +29,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
 
+import peers  # beside this file
 import torch
 from fairseq.criterions import label_smoothed_cross_entropy
 from fairseq.data import Dictionary
 from fairseq.models import build_model
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.sequence_generator import SequenceGenerator
-from peers import (  # beside this file
-    PAD,
-    PEERS,
-    build_joey,
-    build_marian,
-    compute_joey_loss,
-    compute_marian_loss,
-    find_peers,
-)
 
 import cape_fairseq.models  # noqa: F401
 from cape_fairseq.criterions import chunked
@@ -91,24 +83,24 @@ def make_batch(length: int, rows: int, args: Namespace) -> dict[str, Any]:
     if args.ragged:
         shorter = (torch.arange(rows) * length // (10 * rows)).unsqueeze(1)
         column = torch.arange(length)
-        source[column < shorter] = PAD
-        target[column >= length - shorter] = PAD
-        previous[column >= length - shorter] = PAD
+        source[column < shorter] = peers.PAD
+        target[column >= length - shorter] = peers.PAD
+        previous[column >= length - shorter] = peers.PAD
     source, target, previous = (x.to(args.device) for x in (source, target, previous))
-    lengths = source.ne(PAD).sum(1)
+    lengths = source.ne(peers.PAD).sum(1)
     net_input = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": previous}
-    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(peers.PAD).sum())}
 
 
 def make_loss(name: str, args: Namespace, batch: dict[str, Any]) -> tuple[Any, Any]:
     """Return a system and its loss."""
     encoding, *switches = name.split("+")
     if encoding == "transformers":
-        model = place(build_marian(args.words, *SIZES[args.size]), args)
-        return model, lambda: compute_marian_loss(model, batch)
+        model = place(peers.build_marian(args.words, *SIZES[args.size]), args)
+        return model, lambda: peers.compute_marian_loss(model, batch)
     if encoding == "joeynmt":
-        model = place(build_joey(args.words, *SIZES[args.size]), args)
-        return model, lambda: compute_joey_loss(model, batch)
+        model = place(peers.build_joey(args.words, *SIZES[args.size]), args)
+        return model, lambda: peers.compute_joey_loss(model, batch)
     arch = "transformer" if encoding == "stock" else f"{encoding}_transformer"
     options = {"fast_dropout": "dropout" in switches}
     options |= {"autocast": "bf16"} if "bf16" in switches else {}
@@ -126,7 +118,7 @@ def make_step(name: str, args: Namespace, batch: dict[str, Any]) -> Run:
     model, compute_loss = make_loss(name, args, batch)
     model.train()
     updates = count()
-    if name in PEERS:
+    if name in peers.PEERS:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     else:
         cfg = FairseqAdamConfig(adam_betas="(0.9, 0.98)", use_old_adam=True, lr=[1e-4])
@@ -171,7 +163,7 @@ def measure(
 
 
 def run_step(args: Namespace) -> None:
-    names = [*args.systems.split(","), *(find_peers() if args.peers else [])]
+    names = [*args.systems.split(","), *(peers.find_peers() if args.peers else [])]
     for length in args.lengths or [30, 100, 300]:
         batch = make_batch(length, args.tokens // length, args)
         runs = {name: make_step(name, args, batch) for name in names}
@@ -239,8 +231,8 @@ def run_decode(args: Namespace) -> None:
     for arch in ("transformer", "sinpos_transformer", "rope_cross_transformer"):
         generator = make_generator(build(arch, args), args, SENTENCE)
         runs[arch] = Run(lambda g=generator: g.generate(None, batch))
-    if args.peers and "transformers" in find_peers():
-        marian = place(build_marian(args.words, *SIZES[args.size]), args).eval()
+    if args.peers and "transformers" in peers.find_peers():
+        marian = place(peers.build_marian(args.words, *SIZES[args.size]), args).eval()
         source = batch["net_input"]["src_tokens"]
         options = {"num_beams": 4, "min_new_tokens": SENTENCE, "max_new_tokens": SENTENCE}
         runs["transformers"] = Run(lambda: marian.generate(source, **options))

@@ -91,7 +91,7 @@ def measure(
     Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``.
     """
     aligned = None if reference is None else Reference.read(reference)
-    systems, references_of, base = {}, {}, None
+    systems, references_of, bleus = {}, {}, {}
     for name, paths in files.items():
         seeds, first = [], None
         for path in paths:
@@ -104,11 +104,12 @@ def measure(
             seeds.append(score_translations(texts, references, language, tokenize))
         references_of[name] = first
         summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}
-        bleu = [seed["bleu"] for seed in seeds]
-        base = base or bleu
-        difference = None if bleu is base else compare_seeds(bleu, base)
-        counts = {"seeds": len(seeds), "texts": len(first)}
-        systems[name] = {**counts, **summary, "bleu_difference": difference}
+        bleus[name] = [seed["bleu"] for seed in seeds]
+        systems[name] = {"seeds": len(seeds), "texts": len(first), **summary}
+    base = next(iter(files))
+    for name, scores in bleus.items():
+        difference = None if name == base else compare_seeds(scores, bleus[base])
+        systems[name]["bleu_difference"] = difference
     expected = next(iter(references_of.values()))
     return {
         "signature": format_signature(language, tokenize),
