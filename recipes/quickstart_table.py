@@ -1,77 +1,76 @@
-"""Print the table of the quick start, and plot its pronouns: quickstart_table.py OUT."""
+"""Print the tables of the quick start: quickstart_table.py OUT."""
 
 import json
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
-from matplotlib.figure import Figure
-
-from cape_fairseq.command_line import format_table, save_figure
+from cape_fairseq.command_line import format_table
 from cape_fairseq.evaluation.generated import read_translations
 from cape_fairseq.evaluation.scores import score_translations
 
-HEAD = ("system", "BLEU, sentences", "BLEU, documents whole", "right pronouns", "seconds")
+ENCODINGS = ("sinpos", "rope", "rope_cross")
+TESTS = ("sentences", "within", "beyond")
+LENGTHS = (
+    "encoding",
+    "BLEU, sentences",
+    "BLEU, texts of 28 to 40 tokens",
+    "BLEU, texts of 160 tokens",
+    "seconds",
+)
+PRONOUNS = ("model", "translates", "BLEU", "right pronouns")
 
 
-class Row(NamedTuple):
-    """The scores of a system."""
-
-    name: str
-    sentences: float  # BLEU
-    whole: float  # BLEU
-    pronouns: dict
-    seconds: str
-
-    def format(self) -> list[str]:
-        """Return the cells of the table."""
-        found = self.pronouns
-        share = f"{100 * found['accuracy']:.0f} % ({found['right']} of {found['items']})"
-        return [self.name, f"{self.sentences:.2f}", f"{self.whole:.2f}", share, self.seconds]
-
-
-def score(path: Path) -> float:
+def score(path: Path) -> str:
     """Return BLEU of an output of fairseq-generate."""
     _, texts, references = read_translations(path)
-    return score_translations(texts, references)["bleu"]
+    return f"{score_translations(texts, references)['bleu']:.2f}"
 
 
-def read_rows(out: Path) -> list[Row]:
-    """Read the scores of all systems that are there."""
-    rows = []
-    for name in ("sinpos", "cape", "documents"):
-        folder = out / name
-        if not (folder / "seconds").is_file():
-            continue
-        sentences, seconds = score(folder / "sentences.txt"), (folder / "seconds").read_text()
-        found = json.loads((folder / "pronouns.json").read_text())
-        rows.append(Row(name, sentences, score(folder / "whole.txt"), found, seconds.strip()))
-        if (folder / "split.txt").is_file():
-            found = json.loads((folder / "split-pronouns.json").read_text())
-            name = f"{name}, split into sentences"
-            rows.append(Row(name, sentences, score(folder / "split.txt"), found, ""))
-    return rows
+def score_documents(sentences: Path, documents: Path) -> str:
+    """Return BLEU of translated sentences, joined to the documents of another output."""
+    _, texts, references = read_translations(sentences)
+    _, _, whole = read_translations(documents)
+    pairs = zip(texts, references, strict=True)
+    joined = []
+    for document in whole:
+        text, reference = next(pairs)
+        while len(reference) < len(document):
+            more = next(pairs)
+            text, reference = f"{text} {more[0]}", f"{reference} {more[1]}"
+        joined.append(text)
+    return f"{score_translations(joined, whole)['bleu']:.2f}"
 
 
-def plot(rows: list[Row], path: Path) -> None:
-    """Plot the right pronouns of each system beside chance."""
-    figure = Figure(figsize=(8, 2.6), layout="constrained")
-    axes = figure.subplots()
-    names = [row.name for row in rows]
-    axes.barh(names, [100 * row.pronouns["accuracy"] for row in rows])
-    axes.axvline(100 * rows[0].pronouns["chance"], color="black", linestyle=":", label="chance")
-    axes.set(xlabel="right pronouns (%)", xlim=(0, 100))
-    axes.invert_yaxis()
-    axes.legend()
-    save_figure(figure, path)
+def format_pronouns(path: Path) -> str:
+    """Return the share of right pronouns of an output of ``cape-fairseq contrastive``."""
+    found = json.loads(path.read_text())
+    return f"{100 * found['accuracy']:.0f} % ({found['right']} of {found['items']})"
 
 
 def main() -> None:
-    """Print the table, and plot it to OUT/pronouns.png."""
+    """Print both tables."""
     out = Path(sys.argv[1])
-    rows = read_rows(out)
-    print(format_table(HEAD, [row.format() for row in rows]))
-    plot(rows, out / "pronouns.png")
+    rows = []
+    for name in ENCODINGS:
+        scores = [score(out / name / f"{test}.txt") for test in TESTS]
+        rows.append([name, *scores, (out / name / "seconds").read_text().strip()])
+    print(format_table(LENGTHS, rows))
+    print(f"loss by target position: {out}/loss_by_position.png and .txt\n")
+
+    documents = out / "documents"
+    whole = documents / "whole.txt"
+    rows = []
+    for name in ENCODINGS:
+        bleu = score_documents(out / name / "sentences.txt", whole)
+        pronouns = format_pronouns(out / name / "pronouns.json")
+        rows.append([name, "sentences", bleu, pronouns])
+    for kind, file, judged in (
+        ("sentences", "split.txt", "split-pronouns.json"),
+        ("documents", "whole.txt", "pronouns.json"),
+    ):
+        pronouns = format_pronouns(documents / judged)
+        rows.append(["documents", kind, score(documents / file), pronouns])
+    print(format_table(PRONOUNS, rows))
 
 
 if __name__ == "__main__":

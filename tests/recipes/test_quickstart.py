@@ -1,27 +1,97 @@
-"""The table of the quick start."""
+"""The quick start: its tables, and what a signal leaves."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+from sacrebleu import corpus_bleu
 
 from tests.evaluation.support import make_rows, write_output
-from tests.recipes.support import RECIPES
+from tests.recipes.support import RECIPES, replace_programs
 from tests.support import run
 
+ENCODINGS = ("sinpos", "rope", "rope_cross")
 
-def test_the_table_has_a_row_for_every_system_that_is_there(tmp_path):
+
+def write_results(out: Path) -> None:
+    """Write what the recipe leaves: twelve sentences, which are one document."""
+    rows = make_rows(1)
+    document = (" ".join(column) for column in list(zip(*rows, strict=True))[:3])
     judged = {"items": 108, "right": 27, "accuracy": 0.25, "chance": 1 / 3}
-    for system, names in (("sinpos", []), ("documents", ["split"])):
-        folder = tmp_path / system
+    for system in (*ENCODINGS, "documents"):
+        folder = out / system
         folder.mkdir()
         (folder / "seconds").write_text("79\n")
-        for name in ("sentences", "whole", *names):
-            write_output(folder / f"{name}.txt", make_rows(1))
+        for name in ("sentences", "within", "beyond"):
+            write_output(folder / f"{name}.txt", rows)
         for name in ("pronouns", "split-pronouns"):
             (folder / f"{name}.json").write_text(json.dumps(judged))
+    joined = [(*document, [-1.0])]
+    for name in ("whole", "split"):
+        write_output(out / "documents" / f"{name}.txt", joined)
+
+
+def read_table(lines: list[str]) -> list[list[str]]:
+    """Return the cells of the rows below a table's head."""
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def test_sentences_are_scored_alone_and_joined_to_documents(tmp_path):
+    write_results(tmp_path)
     output = run(sys.executable, RECIPES / "quickstart_table.py", tmp_path).stdout
-    names = [line.split("|")[1].strip() for line in output.splitlines()]
-    assert names[2:] == ["sinpos", "documents", "documents, split into sentences"]
-    assert output.count("25 % (27 of 108)") == 3
-    assert (tmp_path / "pronouns.png").stat().st_size > 5000
+    first, second = (part.splitlines() for part in output.strip().split("\n\n"))
+    rows = make_rows(1)
+    _, references, texts, _ = zip(*rows, strict=True)
+    alone = f"{corpus_bleu(texts, [references]).score:.2f}"
+    joined = f"{corpus_bleu([' '.join(texts)], [[' '.join(references)]]).score:.2f}"
+    assert alone != joined
+    assert read_table(first[:5]) == [[name, alone, alone, alone, "79"] for name in ENCODINGS]
+    kinds = [*((name, "sentences") for name in ENCODINGS)]
+    kinds += [("documents", "sentences"), ("documents", "documents")]
+    assert read_table(second) == [[*kind, joined, "25 % (27 of 108)"] for kind in kinds]
+
+
+CORPUS = """[ "$1" = synthetic-corpus ] || exit 0
+mkdir -p "$2"
+for split in train valid test; do echo a > "$2/$split.en"; echo a > "$2/$split.de"; done
+"""
+TRAINING = """while [ "$1" != --save-dir ]; do shift; done
+name=${2##*/}
+if [ -e "$2/checkpoint_last.pt" ]; then echo resumed >> "$2/trainings"; fi
+if [ ! -p "$FIFOS/$name" ] || [ -e "$2/checkpoint_last.pt" ]; then exit; fi
+trap 'touch "$2/checkpoint_last.pt"; exit 143' TERM
+cat "$FIFOS/wait" &
+echo > "$FIFOS/$name"
+wait
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_signal_ends_both_trainings_and_the_same_command_goes_on(tmp_path):
+    """The trainings say by a FIFO that they run, and save what they have when a signal comes."""
+    path = replace_programs(tmp_path / "bin")
+    for name, script in (("cape-fairseq", CORPUS), ("fairseq-train", TRAINING)):
+        (tmp_path / "bin" / name).write_text("#!/bin/bash\n" + script)
+    for name in ("sinpos", "rope_cross", "wait"):
+        os.mkfifo(tmp_path / name)
+    variables = {"PATH": path, "OUT": f"{tmp_path}/out", "FIFOS": str(tmp_path)}
+    command = ["bash", str(RECIPES / "quickstart.sh")]
+    environment = {**os.environ, **variables}
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        for name in ("sinpos", "rope_cross"):
+            (tmp_path / name).read_text()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    saves = [tmp_path / "out" / name for name in ("sinpos", "rope_cross")]
+    assert all((save / "checkpoint_last.pt").exists() for save in saves)
+    assert not any((save / "seconds").exists() for save in saves)
+    subprocess.run(command, env=environment, capture_output=True, timeout=60)
+    for save in saves:
+        assert (save / "trainings").read_text() == "resumed\n"
+        assert (save / "seconds").read_text().startswith("at least ")
