@@ -74,9 +74,9 @@ fine_tune() {  # fine_tune documents: from rope_cross; each sentence sees the on
 run_both() {  # run_both COMMAND COMMAND: at the same time; a signal ends both trainings, which then save
     local first second job
     if [ -n "$DRY_RUN" ]; then $1; $2; return; fi
-    set -m  # a process group each
-    $1 > >(trap '' TERM INT; exec sed -u "s/^/${1#* }: /") 2>&1 & first=$!
-    $2 > >(trap '' TERM INT; exec sed -u "s/^/${2#* }: /") 2>&1 & second=$!
+    set -m  # a process group each; a shell with a trap waits until its training has saved
+    (trap 'exit 143' TERM; $1) > >(trap '' TERM INT; exec sed -u "s/^/${1#* }: /") 2>&1 & first=$!
+    (trap 'exit 143' TERM; $2) > >(trap '' TERM INT; exec sed -u "s/^/${2#* }: /") 2>&1 & second=$!
     set +m
     trap 'end_both; exit 143' TERM INT
     for job in $first $second; do

@@ -201,7 +201,10 @@ def main(argv: list[str]) -> None:
     ]
     head = ["system", "seeds", "sentences", "tokens", "right", "right - none", "right - wrong"]
     print(format_table(head, rows))
-    print("nats a token; ±: 95 % over sentences, or standard deviation over seeds")
+    print(
+        "nats per token; ± is the 95 % interval over sentences, or with several seeds their "
+        "standard deviation"
+    )
     for name, seeds in result["systems"].items():
         if seeds[0]["left_out"]:
             print(

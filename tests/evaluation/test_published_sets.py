@@ -1,35 +1,22 @@
-"""The functions of docs/tools.md that convert published contrastive sets."""
+"""``scripts/contrastive_sets.py``, which converts published contrastive sets."""
 
 from __future__ import annotations
 
 import json
-import re
-
-import pytest
+import sys
 
 from cape_fairseq.evaluation.contrastive import read_items
-from tests.support import ROOT
+from tests.support import ROOT, run
 
 
-@pytest.fixture(scope="module")
-def convert():
-    """The functions of the page, without the call at its end."""
-    page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
-    code = next(c for c in re.findall(r"```python\n(.*?)```", page, re.S) if "def voita" in c)
-    names: dict = {}
-    exec(code[: code.rindex("\n\nwrite(")], names)
-    return names
-
-
-def read(convert, lines, tmp_path):
-    """Write lines and read them as the tool does."""
+def convert(name, file, tmp_path):
+    """Convert a set and read it as the tool does."""
     files = tmp_path / "source", tmp_path / "target"
-    convert["write"](lines, *files)
+    run(sys.executable, ROOT / "scripts" / "contrastive_sets.py", name, file, *files)
     return read_items(*files)
 
 
-def test_contrapro(convert, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_contrapro(tmp_path):
     contexts = {"en": ["", "A key."] * 3 + ["One.", "Two."] * 2, "de": ["", "Ein Schlüssel."] * 3}
     contexts["de"] += ["Eins.", "Zwei."] * 2
     texts = {"en": ["It fell."] * 3 + ["It ran."] * 2}
@@ -37,14 +24,14 @@ def test_contrapro(convert, tmp_path, monkeypatch):
     for lang in ("en", "de"):
         for kind, lines in (("context", contexts[lang]), ("text", texts[lang])):
             (tmp_path / f"contrapro.{kind}.{lang}").write_text("\n".join(lines) + "\n")
-    items = read(convert, convert["contrapro"](2), tmp_path)
+    items = convert("contrapro", tmp_path / "contrapro", tmp_path)
     assert [item.source for item in items] == [["A key.", "It fell."], ["One.", "Two.", "It ran."]]
     assert items[0].earlier == ["Ein Schlüssel."]
     assert items[0].candidates == ["Er fiel.", "Sie fiel.", "Es fiel."]
     assert items[1].candidates == ["Sie lief.", "Er lief."]
 
 
-def test_voita(convert, tmp_path):
+def test_voita(tmp_path):
     """Ten lines in five items: equal sources, and the right translation is not always first."""
     data = []
     for formal, index in ((True, 0), (False, 0), (True, 1), (False, 1), (True, 0)):
@@ -54,14 +41,14 @@ def test_voita(convert, tmp_path):
         data.append({"src": "you are here . _eos go .", "dst": translations, "true_ind": index})
     path = tmp_path / "deixis.json"
     path.write_text(json.dumps(data))
-    items = read(convert, convert["voita"](path), tmp_path)
+    items = convert("voita", path, tmp_path)
     assert len(items) == 5
     for item, formal in zip(items, (True, False, True, False, True), strict=True):
         assert item.source == ["you are here .", "go ."]
         assert item.candidates == (["идите .", "иди ."] if formal else ["иди .", "идите ."])
 
 
-def test_bawden(convert, tmp_path):
+def test_bawden(tmp_path):
     anaphora = {
         "1": {
             "src": ["The buildings.", "They fell."],
@@ -92,6 +79,6 @@ def test_bawden(convert, tmp_path):
     found = []
     for name, data in (("anaphora.json", anaphora), ("lexical-choice.json", choice)):
         (tmp_path / name).write_text(json.dumps(data))
-        found += read(convert, convert["bawden"](tmp_path / name), tmp_path)
+        found += convert("bawden", tmp_path / name, tmp_path)
     assert [item.candidates[0] for item in found] == ["Ils.", "Elles.", "Fou !", "Fâché !", "Fou !"]
     assert all(len(item.candidates) == 2 for item in found)

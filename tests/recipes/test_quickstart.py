@@ -65,7 +65,7 @@ TRAINING = """while [ "$1" != --save-dir ]; do shift; done
 name=${2##*/}
 if [ -e "$2/checkpoint_last.pt" ]; then echo resumed >> "$2/trainings"; fi
 if [ ! -p "$FIFOS/$name" ] || [ -e "$2/checkpoint_last.pt" ]; then exit; fi
-trap 'touch "$2/checkpoint_last.pt"; exit 143' TERM
+trap 'cat "$FIFOS/save.$name"; kill -0 $PPID && touch "$2/checkpoint_last.pt"; exit 143' TERM
 cat "$FIFOS/wait" &
 echo > "$FIFOS/$name"
 wait
@@ -74,11 +74,11 @@ wait
 
 @pytest.mark.timeout(120)
 def test_a_signal_ends_both_trainings_and_the_same_command_goes_on(tmp_path):
-    """The trainings say by a FIFO that they run, and save what they have when a signal comes."""
+    """FIFOs say that the trainings run, and let them save, which the recipe has to wait for."""
     path = replace_programs(tmp_path / "bin")
     for name, script in (("cape-fairseq", CORPUS), ("fairseq-train", TRAINING)):
         (tmp_path / "bin" / name).write_text("#!/bin/bash\n" + script)
-    for name in ("sinpos", "rope_cross", "wait"):
+    for name in ("sinpos", "rope_cross", "save.sinpos", "save.rope_cross", "wait"):
         os.mkfifo(tmp_path / name)
     variables = {"PATH": path, "OUT": f"{tmp_path}/out", "FIFOS": str(tmp_path)}
     command = ["bash", str(RECIPES / "quickstart.sh")]
@@ -87,6 +87,8 @@ def test_a_signal_ends_both_trainings_and_the_same_command_goes_on(tmp_path):
         for name in ("sinpos", "rope_cross"):
             (tmp_path / name).read_text()
         process.send_signal(signal.SIGTERM)
+        for name in ("sinpos", "rope_cross"):
+            (tmp_path / f"save.{name}").write_text("")
         assert process.wait(60) == 143
     saves = [tmp_path / "out" / name for name in ("sinpos", "rope_cross")]
     assert all((save / "checkpoint_last.pt").exists() for save in saves)
