@@ -7,7 +7,8 @@
 # A system is an encoding, or NAME: ENCODING OPTIONS, for instance "cape50: cape --cape-global-shift 50".
 # Differences are to the first system. With LONGEST=L the texts of training are sentences and stacks of at
 # most L tokens, and the model is tested on stacks within L and of 4 L tokens, too.
-# Also SIZE (_tiny), SRC (en), TGT (de), MERGES, LR, UPDATES, WARMUP and BPE as in train.sh, and BEAM (4).
+# Also SIZE (_tiny), SRC (en), TGT (de), MERGES, LR, UPDATES, WARMUP and BPE as in train.sh, BEAM (4), and USER_DIR, a
+# folder with encodings of your own (docs/development.md).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 

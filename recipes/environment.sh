@@ -12,7 +12,7 @@ if ! command -v cape-fairseq >/dev/null 2>&1; then
     fi
     PATH=$ROOT/.venv/bin:$PATH
 fi
-USER_DIR=$ROOT/cape_fairseq
+USER_DIR=${USER_DIR:-$ROOT/cape_fairseq}  # or a folder with encodings of your own (docs/development.md)
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 # Subwords: subword_nmt on Moses' tokens, or sentencepiece on raw text, for scripts without spaces.
 BPE=${BPE:-subword_nmt}
@@ -36,13 +36,15 @@ check_arch() {  # check_arch NAME: stop unless there is this architecture
     local nearest encodings sizes
     if [ -n "$DRY_RUN" ]; then return; fi
     # Of this package, without an import of fairseq, which takes seconds.
-    encodings=$(sed -n 's/^@register_encoding("\([a-z0-9_]*\)".*/\1/p' "$USER_DIR"/positions/*.py | paste -sd '|')
-    sizes=$(sed -n 's/^    "\(_[a-z0-9_]*\)": .*/\1/p' "$USER_DIR/models/architectures.py" | paste -sd '|')
+    encodings=$(sed -n 's/^@register_encoding("\([a-z0-9_]*\)".*/\1/p' "$ROOT"/cape_fairseq/positions/*.py | paste -sd '|')
+    sizes=$(sed -n 's/^    "\(_[a-z0-9_]*\)": .*/\1/p' "$ROOT/cape_fairseq/models/architectures.py" | paste -sd '|')
     if [[ $1 =~ ^($encodings)_transformer($sizes)?$ ]]; then return; fi
-    nearest=$(python -c 'import difflib, sys; import cape_fairseq.models; from fairseq.models import ARCH_MODEL_REGISTRY as models
+    nearest=$(python -c 'import argparse, difflib, sys; from fairseq import utils
+utils.import_user_module(argparse.Namespace(user_dir=sys.argv[2]))
+from fairseq.models import ARCH_MODEL_REGISTRY as models
 own = [name for name, model in models.items() if model.__module__.startswith("cape_fairseq")]
-print(*[] if sys.argv[1] in models else difflib.get_close_matches(sys.argv[1], own, 1, 0))' "$1" 2> /dev/null) \
-        || stop "cape_fairseq cannot be imported; run scripts/install.sh"
+print(*[] if sys.argv[1] in models else difflib.get_close_matches(sys.argv[1], own, 1, 0))' "$1" "$USER_DIR" 2> /dev/null) \
+        || stop "$USER_DIR cannot be imported; run scripts/install.sh, or mend it if it is your own"
     [ -z "$nearest" ] || stop "there is no architecture $1; did you mean $nearest? (cape-fairseq encodings lists them)"
 }
 

@@ -60,6 +60,18 @@ def test_what_cannot_be_compared_is_an_error(variables, named, tmp_path):
     assert not (tmp_path / "out" / "data-bin").exists()
 
 
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [("rope_only_cross", "text/train.en"), ("rope_only_cros", "rope_only_cross_transformer_tiny")],
+)
+def test_encodings_of_your_own_are_known(encoding, named, tmp_path):
+    variables = {"TEXT": "text", "OUT": str(tmp_path), "ENCODINGS": encoding}
+    variables["USER_DIR"] = str(RECIPES / "papers" / "ablations")
+    result = run_recipe("compare", PATH, **variables)
+    assert result.returncode == 1
+    assert named in result.stderr  # the first is past the check of architectures
+
+
 def test_the_report_has_scores_losses_and_curves(tmp_path):
     for name, seeds in {"sinpos": (1, 2, 3), "cape": (4, 5, 6)}.items():
         for number, seed in enumerate(seeds, 1):
