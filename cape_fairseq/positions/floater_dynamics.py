@@ -1,7 +1,7 @@
 """The dynamics of FLOATER: the ODE of the paper, and the recurrences of its Table 6."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -97,25 +97,15 @@ class ODE(nn.Module):
         outer_terms = torch.addcmul(outer_bias, times[:, None], outer_time)
         terms, rise_terms = combine_stages(inner_terms, outer_terms, inner, dt)
         product = outer.t() @ inner.t() * dt
-        third, eighth = product / 3, product / 8
-
-        q, starts, totals = initial @ inner.t(), [], []
-        for term in terms.unbind():  # [5, 1, C]
-            q1, q2, q3, q4, q5 = (q + term).unbind()
-            u1 = nonlinearity(q1)
-            u2 = nonlinearity(torch.addmm(q2, u1, third))
-            u3 = nonlinearity(torch.addmm(q3, u2.sub(u1, alpha=1 / 3), product))
-            u4 = nonlinearity(torch.addmm(q4, u1 - u2 + u3, product))
-            total = (u1 + u4).add(u2 + u3, alpha=3)
-            q = torch.addmm(q5, total, eighth)
-            starts.append(u1)
-            totals.append(total)
-        rises = F.linear(torch.stack(totals), outer) * (dt / 8) + rise_terms.unsqueeze(1)
+        starts, totals, last = run_stages(initial @ inner.t(), terms, product, nonlinearity)
+        rises = F.linear(totals, outer) * (dt / 8) + rise_terms.unsqueeze(1)
         states = torch.cat([initial.unsqueeze(0), rises]).cumsum(0)
         if stride == 1:
             return states[::parts][:length]
-        starts.append(nonlinearity(q + inner_terms[-1]))
-        slopes = F.linear(torch.stack(starts), outer) + outer_terms[::3].unsqueeze(1)
+        end = nonlinearity(last + inner_terms[-1])
+        slopes = F.linear(torch.cat([starts, end.unsqueeze(0)]), outer) + outer_terms[
+            ::3
+        ].unsqueeze(1)
         return interpolate(states, slopes * dt, stride)[:length]
 
     @property
@@ -133,6 +123,34 @@ class ODE(nn.Module):
         fractions = torch.arange(parts, dtype=times.dtype, device=times.device) / parts
         within = times[:-1, None] + times.diff()[:, None] * fractions
         return torch.cat([within.flatten(), times[-1:]])
+
+
+def run_stages(
+    q: Tensor, terms: Tensor, product: Tensor, nonlinearity: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run the steps of the 3/8 rule on q = p V (``ODE.solve_rk4``).
+
+    Args:
+        q: [vectors, C].
+        terms: what the time adds to each stage and to the next q, [steps, 5, 1, C].
+        product: W V dt, [C, C].
+    Returns:
+        Of each step the hidden vectors of its first stage and the weighted sum of those of all
+        stages, [steps, vectors, C], and the last q.
+    """
+    third, eighth = product / 3, product / 8
+    starts, totals = [], []
+    for term in terms.unbind():
+        q1, q2, q3, q4, q5 = (q + term).unbind()
+        u1 = nonlinearity(q1)
+        u2 = nonlinearity(torch.addmm(q2, u1, third))
+        u3 = nonlinearity(torch.addmm(q3, u2.sub(u1, alpha=1 / 3), product))
+        u4 = nonlinearity(torch.addmm(q4, u1 - u2 + u3, product))
+        total = (u1 + u4).add(u2 + u3, alpha=3)
+        q = torch.addmm(q5, total, eighth)
+        starts.append(u1)
+        totals.append(total)
+    return torch.stack(starts), torch.stack(totals), q
 
 
 def combine_stages(
