@@ -18,6 +18,7 @@ STEPS_HELP = (
     "FLOATER: steps of the solver per token: n, or 1/n for one step over n tokens with cubic "
     "interpolation (paper: 5)"
 )
+OLD_STEPS = 0.5  # the default of version 1.1, which its checkpoints have
 
 
 @dataclass
@@ -43,7 +44,7 @@ class FloaterConfig:
     floater_solver: choice("rk4", "midpoint") = option(
         "rk4", "FLOATER: Runge-Kutta of order 4 (translation), or the midpoint rule (long texts)"
     )
-    floater_solver_steps: float = option(0.5, STEPS_HELP, above=0)
+    floater_solver_steps: float = option(0.25, STEPS_HELP, above=0)
     floater_gradient: choice("backprop", "adjoint") = option(
         "backprop", "FLOATER: backpropagation through the solver, or the adjoint equation"
     )
@@ -60,7 +61,9 @@ def validate_solver(cfg: Any) -> None:
         defaults = {item.name: item.default for item in fields(FloaterConfig)}
         for name in ("floater_solver", "floater_solver_steps", "floater_gradient"):
             reason = "left out: only --floater-dynamics ode has a solver"
-            require(getattr(cfg, name) == defaults[name], name, getattr(cfg, name), reason)
+            value = getattr(cfg, name)
+            is_old_default = (name, value) == ("floater_solver_steps", OLD_STEPS)
+            require(value == defaults[name] or is_old_default, name, value, reason)
     steps = max(cfg.floater_solver_steps, 1 / cfg.floater_solver_steps)
     expected = "a whole number, or 1 / a whole number"
     given = cfg.floater_solver_steps

@@ -53,6 +53,11 @@ class TestOptions:
         with pytest.raises(ValueError, match=words):
             build(system, **options)
 
+    def test_a_recurrence_of_version_1_1_has_its_default_of_the_steps(self):
+        build("floater", floater_dynamics="rnn-scalar", floater_solver_steps=0.5)
+        with pytest.raises(ValueError, match="steps"):
+            build("floater", floater_dynamics="rnn-scalar", floater_solver_steps=2.0)
+
     @pytest.mark.parametrize(
         ("system", "removed", "value"),
         [
