@@ -86,7 +86,12 @@ class RoPE(RelativeEncoding):
 
 @register_encoding("rope_cross", RopeConfig)
 class RoPECross(RoPE):
-    """RoPE in cross-attention, too, between scaled source positions and target positions."""
+    """RoPE in cross-attention, too, between scaled source positions and target positions.
+
+    Measured on one synthetic and one real corpus: it learns in fewer updates than encodings of
+    self-attention alone, and keeps more of its quality beyond the training length
+    (docs/compare.md).
+    """
 
     description = "RoPE in self-attention and cross-attention"
     paper = "this package, after https://arxiv.org/abs/2104.09864"
