@@ -55,7 +55,7 @@ prepare_text "$MERGES"
 stacks=(--task stacked_translation --stack-junction none)
 training=() tests=(sentences)
 if [ "$LONGEST" -gt 0 ]; then
-    training=("${stacks[@]}" --stack-probability 1 --stack-max-tokens "$LONGEST" --required-batch-size-multiple 1)
+    training=("${stacks[@]}" --required-batch-size-multiple 1 --stack-probability 1 --stack-max-tokens "$LONGEST")
     tests=(sentences within beyond)
 fi
 
