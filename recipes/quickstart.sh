@@ -5,7 +5,7 @@
 #
 #   [OUT=runs/quickstart] [UPDATES=N] recipes/quickstart.sh [--dry-run]
 set -euo pipefail
-export BPE=subword_nmt OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # two programs at once
+export BPE=subword_nmt OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + 1) / 2))}  # two programs at once
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 [ $# = 0 ] || [ "$*" = --dry-run ] || stop "the only options are --dry-run and --help"
