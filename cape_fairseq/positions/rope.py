@@ -88,9 +88,8 @@ class RoPE(RelativeEncoding):
 class RoPECross(RoPE):
     """RoPE in cross-attention, too, between scaled source positions and target positions.
 
-    Measured on one synthetic and one real corpus: it learns in fewer updates than encodings of
-    self-attention alone, and keeps more of its quality beyond the training length
-    (docs/compare.md).
+    Measured (docs/compare.md): it learns in at most as many updates as encodings of self-attention,
+    and on synthetic text keeps more of its quality beyond the training length; not on real text.
     """
 
     description = "RoPE in self-attention and cross-attention"
