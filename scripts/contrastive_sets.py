@@ -73,7 +73,11 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     args = parser.parse_args()
-    write_lines(READERS[args.set](args.file), args.source, args.target)
+    try:
+        pairs = list(READERS[args.set](args.file))
+    except (OSError, ValueError, LookupError) as error:
+        parser.error(f"{args.file} cannot be read as a set of {args.set}: {error!r}")
+    write_lines(pairs, args.source, args.target)
 
 
 if __name__ == "__main__":

@@ -102,10 +102,8 @@ class ODE(nn.Module):
         states = torch.cat([initial.unsqueeze(0), rises]).cumsum(0)
         if stride == 1:
             return states[::parts][:length]
-        end = nonlinearity(last + inner_terms[-1])
-        slopes = F.linear(torch.cat([starts, end.unsqueeze(0)]), outer) + outer_terms[
-            ::3
-        ].unsqueeze(1)
+        end = nonlinearity(last + inner_terms[-1]).unsqueeze(0)
+        slopes = F.linear(torch.cat([starts, end]), outer) + outer_terms[::3].unsqueeze(1)
         return interpolate(states, slopes * dt, stride)[:length]
 
     @property

@@ -82,3 +82,13 @@ def test_bawden(tmp_path):
         found += convert("bawden", tmp_path / name, tmp_path)
     assert [item.candidates[0] for item in found] == ["Ils.", "Elles.", "Fou !", "Fâché !", "Fou !"]
     assert all(len(item.candidates) == 2 for item in found)
+
+
+def test_another_file_is_an_error_and_leaves_nothing(tmp_path):
+    (tmp_path / "set.json").write_text("[{}]")
+    files = tmp_path / "source", tmp_path / "target"
+    command = (sys.executable, ROOT / "scripts" / "contrastive_sets.py", "voita")
+    result = run(*command, tmp_path / "set.json", *files, check=False)
+    assert result.returncode != 0
+    assert "set.json" in result.stderr
+    assert not any(file.exists() for file in files)
