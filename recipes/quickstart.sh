@@ -17,7 +17,7 @@ if [ -n "${UPDATES:-}" ]; then check_counts 1 UPDATES; fi
 TEXT=$OUT/corpus DATA=$OUT/data-bin
 export SRC=en TGT=de
 run mkdir -p "$OUT"
-keep_settings "$OUT" "UPDATES=${UPDATES:-380, documents 150}"
+keep_settings "$OUT" "SYSTEMS=sinpos rope rope_cross documents" "UPDATES=${UPDATES:-380, documents 150}"
 [ -e "$TEXT/train.en" ] || run cape-fairseq synthetic-corpus "$TEXT"
 
 # 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
@@ -72,21 +72,21 @@ fine_tune() {  # fine_tune documents: from rope_cross; each sentence sees the on
 }
 
 run_both() {  # run_both COMMAND COMMAND: at the same time; a signal ends both trainings, which then save
-    local first second job
+    local first='' second='' job
     if [ -n "$DRY_RUN" ]; then $1; $2; return; fi
+    trap 'end_both; exit 143' TERM INT HUP
     set -m  # a process group each; a shell with a trap waits until its training has saved
-    (trap 'exit 143' TERM; $1) > >(trap '' TERM INT; exec sed -u "s/^/${1#* }: /") 2>&1 & first=$!
-    (trap 'exit 143' TERM; $2) > >(trap '' TERM INT; exec sed -u "s/^/${2#* }: /") 2>&1 & second=$!
+    (trap 'exit 143' TERM; $1) > >(trap '' TERM INT HUP; exec sed -u "s/^/${1#* }: /") 2>&1 & first=$!
+    (trap 'exit 143' TERM; $2) > >(trap '' TERM INT HUP; exec sed -u "s/^/${2#* }: /") 2>&1 & second=$!
     set +m
-    trap 'end_both; exit 143' TERM INT
     for job in $first $second; do
         wait "$job" || { end_both; stop "a training or a test failed; see above"; }
     done
-    trap - TERM INT
+    trap - TERM INT HUP
 }
 
 end_both() {
-    kill -TERM -- "-$first" "-$second" 2> /dev/null || true
+    kill -TERM -- ${first:+"-$first"} ${second:+"-$second"} 2> /dev/null || true
     wait
 }
 

@@ -35,8 +35,10 @@ def score_documents(sentences: Path, documents: Path) -> str:
     for document in whole:
         text, reference = next(pairs)
         while len(reference) < len(document):
-            more = next(pairs)
+            more = next(pairs, ("", document))
             text, reference = f"{text} {more[0]}", f"{reference} {more[1]}"
+        if reference != document:
+            raise SystemExit(f"{sentences} and {documents} are not of one test set")
         joined.append(text)
     return f"{score_translations(joined, whole)['bleu']:.2f}"
 

@@ -58,7 +58,13 @@ READERS = {"contrapro": read_contrapro, "voita": read_voita, "bawden": read_bawd
 def write_lines(pairs: Iterable[Pair], source: Path, target: Path) -> None:
     """Write a line for each text, its sentences joined by `` <s> ``."""
     with source.open("w", encoding="utf-8") as s, target.open("w", encoding="utf-8") as t:
+        first: Pair | None = None  # of an item: its right translation
         for pair in pairs:
+            if pair == first:  # another item with the same sentences: an empty line between them
+                s.write("\n")
+                t.write("\n")
+            elif first is None or (pair[0], pair[1][:-1]) != (first[0], first[1][:-1]):
+                first = pair
             for text, stream in zip(pair, (s, t), strict=True):
                 print(" <s> ".join(text), file=stream)
 

@@ -18,17 +18,21 @@ def convert(name, file, tmp_path):
 
 def test_contrapro(tmp_path):
     contexts = {"en": ["", "A key."] * 3 + ["One.", "Two."] * 2, "de": ["", "Ein Schlüssel."] * 3}
-    contexts["de"] += ["Eins.", "Zwei."] * 2
-    texts = {"en": ["It fell."] * 3 + ["It ran."] * 2}
+    contexts["en"] += ["One.", "Two."] * 2  # two pronouns of one sentence are two items
+    contexts["de"] += ["Eins.", "Zwei."] * 4
+    texts = {"en": ["It fell."] * 3 + ["It ran."] * 4}
     texts["de"] = ["Er fiel.", "Sie fiel.", "Es fiel.", "Sie lief.", "Er lief."]
+    texts["de"] += ["Sie lief.", "Es lief."]
     for lang in ("en", "de"):
         for kind, lines in (("context", contexts[lang]), ("text", texts[lang])):
             (tmp_path / f"contrapro.{kind}.{lang}").write_text("\n".join(lines) + "\n")
     items = convert("contrapro", tmp_path / "contrapro", tmp_path)
-    assert [item.source for item in items] == [["A key.", "It fell."], ["One.", "Two.", "It ran."]]
+    ran = ["One.", "Two.", "It ran."]
+    assert [item.source for item in items] == [["A key.", "It fell."], ran, ran]
     assert items[0].earlier == ["Ein Schlüssel."]
     assert items[0].candidates == ["Er fiel.", "Sie fiel.", "Es fiel."]
     assert items[1].candidates == ["Sie lief.", "Er lief."]
+    assert items[2].candidates == ["Sie lief.", "Es lief."]
 
 
 def test_voita(tmp_path):

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from sacrebleu import corpus_bleu
 
 from tests.evaluation.support import make_rows, write_output
-from tests.recipes.support import RECIPES, replace_programs
+from tests.recipes.support import RECIPES, call, replace_programs
 from tests.support import run
 
 ENCODINGS = ("sinpos", "rope", "rope_cross")
@@ -97,3 +98,13 @@ def test_a_signal_ends_both_trainings_and_the_same_command_goes_on(tmp_path):
     for save in saves:
         assert (save / "trainings").read_text() == "resumed\n"
         assert (save / "seconds").read_text().startswith("at least ")
+
+
+def test_the_smoke_table_prepares_the_corpus_and_trains_nothing(tmp_path):
+    path = replace_programs(tmp_path / "bin")
+    (tmp_path / "bin" / "cape-fairseq").write_text("#!/bin/bash\n" + CORPUS)
+    (tmp_path / "bin" / "fairseq-train").write_text("#!/bin/bash\nexit 1\n")
+    table = yaml.safe_load((RECIPES / "papers" / "smoke.yaml").read_text(encoding="utf-8"))
+    call("bash", "-c", table["prepare"], PATH=path, OUT=f"{tmp_path}/out")
+    assert (tmp_path / "out" / "data-bin" / "done").is_file()
+    assert (tmp_path / "out" / "raw" / "test.de").read_text() == "a\n"
