@@ -126,6 +126,12 @@ class PositionalTransformer(TransformerModelBase):
         )
         return to_device(source, src_tokens.device), to_device(target, src_tokens.device)
 
+    def prepare_positions(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> None:
+        """Compute what both sides can compute at once for a batch."""
+        source_length = src_tokens.size(1) + (self.encoder.bos is not None)
+        length = max(source_length, prev_output_tokens.size(1))
+        self.encoder.positions.prepare(self.decoder.positions, length)
+
     def forward(
         self,
         src_tokens: Tensor,
@@ -139,6 +145,8 @@ class PositionalTransformer(TransformerModelBase):
         source_noise = target_noise = None
         if self.training:
             source_noise, target_noise = self.sample_noise(src_tokens, prev_output_tokens)
+            if src_tokens.device.type != "cpu":  # where fewer operations are faster
+                self.prepare_positions(src_tokens, prev_output_tokens)
         encoder_out = self.encoder(
             src_tokens, return_all_hiddens=return_all_hiddens, noise=source_noise
         )

@@ -20,7 +20,7 @@ from cape_fairseq.positions.base import (
     Summary,
     register_encoding,
 )
-from cape_fairseq.positions.floater_dynamics import build_dynamics
+from cape_fairseq.positions.floater_dynamics import build_dynamics, solve_rk4
 from cape_fairseq.positions.floater_options import FloaterConfig, validate_solver
 from cape_fairseq.positions.layout import Layout
 
@@ -96,6 +96,7 @@ class FLOATER(PositionEncoding):
         self.register_buffer("length_counts", counts)
         self.evaluated = VectorCache()  # with --floater-beyond
         self.refreshed = VectorCache()  # of training, from one refresh to the next
+        self.prepared: Tensor | None = None  # of the batch that the model runs on
         self.num_updates = 0
 
     @classmethod
@@ -215,11 +216,23 @@ class FLOATER(PositionEncoding):
         if self.is_refreshed:
             self.evaluated.clear()  # this update changes the parameters
             self.refreshed.clear()
-            return self.integrate(length)
+            prepared, self.prepared = self.prepared, None
+            return self.integrate(length) if prepared is None else prepared
         vectors = self.refreshed.get(self, length, lambda: self.integrate(length))
         # Parameters without a gradient would stop PyTorch's DDP.
         unused = [self.initial, *self.dynamics.parameters()]
         return vectors + sum(parameter.sum() * 0.0 for parameter in unused)
+
+    def prepare(self, decoder: "FLOATER", length: int) -> None:
+        sides = self, decoder
+        has_rk4 = self.cfg.floater_dynamics == "ode" and self.dynamics.is_rk4
+        if not (has_rk4 and self.is_refreshed and self.side.dim == decoder.side.dim):
+            return
+        initials = [side.find_initial() for side in sides]
+        with torch.autocast(self.initial.device.type, enabled=False):
+            solutions = solve_rk4([side.dynamics for side in sides], initials, length)
+        for side, initial, vectors in zip(sides, initials, solutions, strict=True):
+            side.prepared = vectors - initial if side.is_bias else vectors
 
     @property
     def is_refreshed(self) -> bool:
@@ -232,10 +245,14 @@ class FLOATER(PositionEncoding):
 
     def integrate(self, length: int) -> Tensor:
         """Solve for offsets 0, 1, ..., in float32: [length, count, C]."""
-        initial = self.initial.to(torch.promote_types(self.initial.dtype, torch.float32))
+        initial = self.find_initial()
         with torch.autocast(initial.device.type, enabled=False):
             vectors = self.dynamics(initial, length)
         return vectors - initial if self.is_bias else vectors
+
+    def find_initial(self) -> Tensor:
+        """Return the initial vectors, in float32 at least: [count, C]."""
+        return self.initial.to(torch.promote_types(self.initial.dtype, torch.float32))
 
     def count_trained_offsets(self, size: int) -> Tensor:
         """Return how many offsets, up to ``size``, have vectors of their own: int64 [count].

@@ -52,8 +52,8 @@ class ODE(nn.Module):
         cfg, stride = self.cfg, self.tokens_per_step
         if length == 1:
             return initial.unsqueeze(0)
-        if cfg.floater_solver == "rk4" and cfg.floater_gradient == "backprop":
-            return self.solve_rk4(initial, length)
+        if self.is_rk4:
+            return solve_rk4([self], [initial], length)[0]
         import torchdiffeq  # it imports SciPy, which takes half a second
 
         # Whole steps only, so that a vector does not depend on how many more are solved.
@@ -74,37 +74,10 @@ class ODE(nn.Module):
         arguments["adjoint_params"] = tuple(p for p in (*inner, *outer) if p.requires_grad)
         return torchdiffeq.odeint_adjoint(h, initial, times, **arguments)[:length]
 
-    def solve_rk4(self, initial: Tensor, length: int) -> Tensor:
-        """Solve by the rk4 of torchdiffeq (the 3/8 rule, cubic between steps), without its checks,
-        which wait for a GPU.
-
-        Steps follow one another, and a GPU spends its time on launching their operations. So they
-        compute as little as they can. With V and W the weights of the inner and the outer map, h
-        needs of a state p only q = p V; stage s has the hidden vector u_s and the slope
-        k_s = u_s W + b(t_s), which adds u_s (W V) + b(t_s) V to q. The states are computed
-        afterwards, from the u of all steps at once.
-        """
-        stride, parts = self.tokens_per_step, max(1, round(self.cfg.floater_solver_steps))
-        steps = math.ceil((length - 1) / stride) * parts
-        dt = self.cfg.floater_step * stride / parts
-        (inner, inner_time, inner_bias), (outer, outer_time, outer_bias) = (
-            split_time(linear, initial.dtype) for linear in (self.inner, self.outer)
-        )
-        nonlinearity = torch.tanh if self.cfg.floater_nonlinearity == "tanh" else torch.relu
-        # The 3/8 rule computes h at thirds of a step: stage s is at the time s * dt / 3.
-        times = torch.arange(3 * steps + 1, dtype=initial.dtype, device=initial.device) * (dt / 3)
-        inner_terms = torch.addcmul(inner_bias, times[:, None], inner_time)  # [3 steps + 1, C]
-        outer_terms = torch.addcmul(outer_bias, times[:, None], outer_time)
-        terms, rise_terms = combine_stages(inner_terms, outer_terms, inner, dt)
-        product = outer.t() @ inner.t() * dt
-        starts, totals, last = run_stages(initial @ inner.t(), terms, product, nonlinearity)
-        rises = F.linear(totals, outer) * (dt / 8) + rise_terms.unsqueeze(1)
-        states = torch.cat([initial.unsqueeze(0), rises]).cumsum(0)
-        if stride == 1:
-            return states[::parts][:length]
-        end = nonlinearity(last + inner_terms[-1]).unsqueeze(0)
-        slopes = F.linear(torch.cat([starts, end]), outer) + outer_terms[::3].unsqueeze(1)
-        return interpolate(states, slopes * dt, stride)[:length]
+    @property
+    def is_rk4(self) -> bool:
+        """Return whether :func:`solve_rk4` solves it."""
+        return self.cfg.floater_solver == "rk4" and self.cfg.floater_gradient == "backprop"
 
     @property
     def tokens_per_step(self) -> int:
@@ -123,29 +96,81 @@ class ODE(nn.Module):
         return torch.cat([within.flatten(), times[-1:]])
 
 
+def solve_rk4(odes: Sequence[ODE], initials: Sequence[Tensor], length: int) -> list[Tensor]:
+    """Solve ODEs of the same options and width at once, from ``initials`` [N, C] each, by the rk4
+    of torchdiffeq (the 3/8 rule, cubic between steps), without its checks, which wait for a GPU.
+
+    Steps follow one another, and a GPU spends its time on launching their operations. So they
+    compute as little as they can. With V and W the weights of the inner and the outer map, h
+    needs of a state p only q = p V; stage s has the hidden vector u_s and the slope
+    k_s = u_s W + b(t_s), which adds u_s (W V) + b(t_s) V to q. The states are computed
+    afterwards, from the u of all steps at once.
+
+    Returns:
+        Of each ODE the states at times 0, Delta, 2 Delta, ...: [length, N, C].
+    """
+    cfg, stride = odes[0].cfg, odes[0].tokens_per_step
+    parts = max(1, round(cfg.floater_solver_steps))
+    steps = math.ceil((length - 1) / stride) * parts
+    dt = cfg.floater_step * stride / parts
+    rows = max(len(initial) for initial in initials)
+    q = torch.stack([F.pad(initial, (0, 0, 0, rows - len(initial))) for initial in initials])
+    inner, inner_time, inner_bias = stack_weights([ode.inner for ode in odes], q.dtype)
+    outer, outer_time, outer_bias = stack_weights([ode.outer for ode in odes], q.dtype)
+    # The 3/8 rule computes h at thirds of a step: stage s is at the time s * dt / 3.
+    times = torch.arange(3 * steps + 1, dtype=q.dtype, device=q.device)[:, None, None] * (dt / 3)
+    inner_terms = torch.addcmul(inner_bias, times, inner_time)  # [3 steps + 1, ODEs, C]
+    outer_terms = torch.addcmul(outer_bias, times, outer_time)
+    terms, rise_terms = combine_stages(inner_terms, outer_terms, inner, dt)
+    nonlinearity = torch.tanh if cfg.floater_nonlinearity == "tanh" else torch.relu
+    product = outer.mT @ inner.mT * dt
+    starts, totals, last = run_stages(q @ inner.mT, terms, product, nonlinearity)
+    rises = multiply(totals, outer) * (dt / 8) + rise_terms.unsqueeze(2)
+    states = torch.cat([q.unsqueeze(0), rises]).cumsum(0)  # [steps + 1, ODEs, N, C]
+    if stride == 1:
+        states = states[::parts]
+    else:
+        end = nonlinearity(last + inner_terms[-1].unsqueeze(1)).unsqueeze(0)
+        slopes = multiply(torch.cat([starts, end]), outer) + outer_terms[::3].unsqueeze(2)
+        states = interpolate(states, slopes * dt, stride)
+    solutions = states[:length].unbind(1)
+    return [states[:, : len(p)] for states, p in zip(solutions, initials, strict=True)]
+
+
+def stack_weights(linears: list[nn.Linear], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the weights of the vectors [ODEs, C, C] and of the time [ODEs, C], and the biases."""
+    weights, times, biases = zip(*(split_time(linear, dtype) for linear in linears), strict=True)
+    return torch.stack(weights), torch.stack(times), torch.stack(biases)
+
+
+def multiply(vectors: Tensor, weights: Tensor) -> Tensor:
+    """Multiply vectors [steps, ODEs, ..., C] by the weights [ODEs, C, C] of their ODE."""
+    return torch.einsum("ts...c,sdc->ts...d", vectors, weights)
+
+
 def run_stages(
     q: Tensor, terms: Tensor, product: Tensor, nonlinearity: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Run the steps of the 3/8 rule on q = p V (``ODE.solve_rk4``).
+    """Run the steps of the 3/8 rule on q = p V (:func:`solve_rk4`).
 
     Args:
-        q: [vectors, C].
-        terms: what the time adds to each stage and to the next q, [steps, 5, 1, C].
-        product: W V dt, [C, C].
+        q: [ODEs, N, C].
+        terms: what the time adds to each stage and to the next q, [steps, 5, ODEs, 1, C].
+        product: W V dt, [ODEs, C, C].
     Returns:
         Of each step the hidden vectors of its first stage and the weighted sum of those of all
-        stages, [steps, vectors, C], and the last q.
+        stages, [steps, ODEs, N, C], and the last q.
     """
     third, eighth = product / 3, product / 8
     starts, totals = [], []
     for term in terms.unbind():
         q1, q2, q3, q4, q5 = (q + term).unbind()
         u1 = nonlinearity(q1)
-        u2 = nonlinearity(torch.addmm(q2, u1, third))
-        u3 = nonlinearity(torch.addmm(q3, u2.sub(u1, alpha=1 / 3), product))
-        u4 = nonlinearity(torch.addmm(q4, u1 - u2 + u3, product))
+        u2 = nonlinearity(torch.baddbmm(q2, u1, third))
+        u3 = nonlinearity(torch.baddbmm(q3, u2.sub(u1, alpha=1 / 3), product))
+        u4 = nonlinearity(torch.baddbmm(q4, u1 - u2 + u3, product))
         total = (u1 + u4).add(u2 + u3, alpha=3)
-        q = torch.addmm(q5, total, eighth)
+        q = torch.baddbmm(q5, total, eighth)
         starts.append(u1)
         totals.append(total)
     return torch.stack(starts), torch.stack(totals), q
@@ -154,18 +179,21 @@ def run_stages(
 def combine_stages(
     inner_terms: Tensor, outer_terms: Tensor, inner: Tensor, dt: float
 ) -> tuple[Tensor, Tensor]:
-    """Return what the time adds to q in the four stages of each step and at its end, [steps, 5, 1,
-    C], and to the state, [steps, C]; ``inner`` is the weight of the inner map."""
+    """Return what the time adds to q in the four stages of each step and at its end, [steps, 5,
+    ODEs, 1, C], and to the state, [steps, ODEs, C]; ``inner`` are the weights of the inner maps."""
     x1, x2, x3, x4 = split_stages(inner_terms)
     b1, b2, b3, b4 = split_stages(outer_terms)
     rise_terms = (b1 + 3 * (b2 + b3) + b4) * (dt / 8)
-    moved = torch.stack([b1 / 3, b2 - b1 / 3, b1 - b2 + b3]) @ inner.t() * dt
-    stages = [x1, x2 + moved[0], x3 + moved[1], x4 + moved[2], rise_terms @ inner.t()]
-    return torch.stack(stages, 1).unsqueeze(2), rise_terms
+    rises = torch.stack([b1 / 3, b2 - b1 / 3, b1 - b2 + b3], 2) * dt  # [steps, ODEs, 3, C]
+    moved = multiply(rises, inner).unbind(2)
+    end = multiply(rise_terms, inner)
+    stages = [x1, x2 + moved[0], x3 + moved[1], x4 + moved[2], end]
+    return torch.stack(stages, 1).unsqueeze(3), rise_terms
 
 
 def split_stages(terms: Tensor) -> Sequence[Tensor]:
-    """Split terms of the time [3 steps + 1, C] by the four stages of a step, [steps, C] each."""
+    """Split terms of the time [3 steps + 1, ODEs, C] by the four stages of a step, [steps, ODEs, C]
+    each."""
     return terms[:-1:3], terms[1::3], terms[2::3], terms[3::3]
 
 
@@ -173,14 +201,15 @@ def interpolate(values: Tensor, slopes: Tensor, stride: int) -> Tensor:
     """Interpolate between steps by Hermite's cubic polynomials.
 
     Args:
-        values: at the steps, [steps + 1, N, C].
-        slopes: of a whole step, [steps + 1, N, C].
+        values: at the steps, [steps + 1, ODEs, N, C].
+        slopes: of a whole step, as values.
         stride: number of tokens in a step.
 
     Returns:
-        [steps * stride + 1, N, C]
+        [steps * stride + 1, ODEs, N, C]
     """
-    x = torch.arange(stride, dtype=values.dtype, device=values.device)[:, None, None] / stride
+    x = torch.arange(stride, dtype=values.dtype, device=values.device) / stride
+    x = x[:, None, None, None]
     left, right = values[:-1].unsqueeze(1), values[1:].unsqueeze(1)
     left_slope, right_slope = slopes[:-1].unsqueeze(1), slopes[1:].unsqueeze(1)
     rise = x * x * (3 - 2 * x)
