@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from cape_fairseq import __version__
-from cape_fairseq.command_line import UserError, build_parser
+from cape_fairseq.command_line import UserError, add_user_dir, build_parser
 
 GROUPS = {
     "encodings": {
@@ -111,6 +111,7 @@ def list_encodings(argv: list[str]) -> None:
     )
     parser = build_parser("encodings", description, ENCODINGS_EXAMPLES)
     parser.add_argument("names", nargs="*", metavar="NAME", help="encodings (default: all)")
+    add_user_dir(parser)
     names = parser.parse_args(argv).names
     if names:
         parts = [describe_encoding(name) for name in names]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from fairseq import utils as fairseq_utils
 from fairseq.data import data_utils
-from fairseq.models import FairseqEncoderDecoderModel, build_model
+from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
@@ -53,6 +53,17 @@ def get_options(state: dict[str, Any]) -> tuple[Namespace, Namespace]:
         parts = (state["args"], state["args"])
     model, task = (Namespace(**p) if isinstance(p, dict) else p for p in parts)
     return Namespace(**vars(model)), task
+
+
+def check_architecture(path: Path, options: Namespace) -> None:
+    """Raise UserError if the model of a checkpoint is not registered; fairseq's message fails."""
+    names = [getattr(options, name, None) for name in ("_name", "arch")]
+    if not any(name in ARCH_MODEL_REGISTRY for name in names):
+        name = names[0] or names[1]
+        raise UserError(
+            f"{path}: there is no architecture {name}; give the folder that registers it, for "
+            "instance with an encoding of your own, as --user-dir"
+        )
 
 
 def build_checkpoint(arguments: Namespace, parameters: dict[str, Tensor]) -> dict[str, Any]:
@@ -133,6 +144,7 @@ def load_model(
     """Load a checkpoint's model in evaluation mode, and a plain translation task on its data."""
     state = read_checkpoint(path)
     options, task_options = get_options(state)
+    check_architecture(path, options)
     folder, source, target = find_data(path, data, task_options)
     config = TranslationConfig(data=str(folder), source_lang=source, target_lang=target)
     config.train_subset, config.dataset_impl, config.required_seq_len_multiple = "train", None, 1

@@ -15,7 +15,12 @@ from tqdm import tqdm
 from cape_fairseq.command_line import UserError, build_parser, decode_lines, parse_count
 from cape_fairseq.data.languages import find_joiner
 from cape_fairseq.data.separator import Separator
-from cape_fairseq.inference.checkpoints import find_data, get_options, read_checkpoint
+from cape_fairseq.inference.checkpoints import (
+    check_architecture,
+    find_data,
+    get_options,
+    read_checkpoint,
+)
 from cape_fairseq.inference.hub import MAX_TOKENS, load_hub
 from cape_fairseq.inference.segmentation import (
     SentencePiece,
@@ -70,7 +75,8 @@ class Translator:
         sentencepiece: Sequence[str | Path] = (),
     ) -> None:
         path = Path(checkpoint)
-        _, task = get_options(read_checkpoint(path))
+        options, task = get_options(read_checkpoint(path))
+        check_architecture(path, options)
         folder, source_lang, target_lang = find_data(path, data, task)
         self.language = choose_rules(language or source_lang)
         self.joiner = find_joiner(target_lang)

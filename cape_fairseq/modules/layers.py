@@ -33,7 +33,7 @@ class ResidualMixin:
         for name in sublayers:
             has_omega = cfg.residual_init != "default"
             omega = nn.Parameter(torch.ones(self.embed_dim)) if has_omega else None
-            self.register_parameter(f"{name}_omega", omega)
+            setattr(self, f"{name}_omega", omega)
 
     def normalize_input(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Apply the layer norm before a sub-layer in pre-norm models."""
