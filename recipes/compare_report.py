@@ -17,7 +17,13 @@ from cape_fairseq.evaluation.scores import (
 )
 
 VALIDATION = re.compile(r"valid on 'valid' subset .*\bnll_loss ([\d.]+) .*\bnum_updates (\d+)")
-HEAD = ("test", "system", "seeds", "BLEU", "chrF", "sentences kept", "loss")
+HEAD = ("test", "system", "seeds", "BLEU", "chrF", "length ratio", "sentences kept", "loss")
+NOTE = (
+    "± is the standard deviation over seeds; in the last column it is Welch's 95 % interval, which "
+    "needs three seeds. Length ratio: words / reference words. Sentences kept: ends of sentences / "
+    "those of the reference. Loss: nats per token of the reference. The [settings](settings). "
+    "sacreBLEU: "
+)
 LINES = position_loss.LINES
 
 
@@ -46,10 +52,10 @@ def format_test(
         loss = by_position["systems"][name]["all"]
         error = loss["error"][0] if found["seeds"] > 1 else math.nan
         difference = "" if name == base else format_difference(found["bleu_difference"], 2)
-        cells = [format_summary(found[key], n) for key, n in (("bleu", 2), ("chrf", 2))]
-        cells.append(format_summary(found["sentences_kept"], 3))
+        cells = [format_summary(found[key], digits) for key, digits in compare.DIGITS.items()]
         loss_cell = position_loss.format_mean(loss["mean"][0], error)
-        rows.append([title, name, str(found["seeds"]), *cells, loss_cell, difference])
+        of_texts = f"{title} ({found['texts']:,} texts)"
+        rows.append([of_texts, name, str(found["seeds"]), *cells, loss_cell, difference])
     return rows, by_position
 
 
@@ -70,7 +76,7 @@ def write_report(args: argparse.Namespace) -> None:
     titles = {"sentences": "sentences"}
     if args.longest:
         titles["within"] = f"stacks of {args.longest // 2} to {args.longest} tokens"
-        titles["beyond"] = f"stacks of {4 * args.longest} tokens"
+        titles["beyond"] = f"stacks of at least {4 * args.longest} tokens"
     rows: list[list[str]] = []
     for test, title in titles.items():
         found, by_position = format_test(title, test, runs, args.language)
@@ -86,8 +92,7 @@ def write_report(args: argparse.Namespace) -> None:
     parts = [
         "# Comparison of position encodings",
         format_table([*HEAD, f"BLEU - {base} (95 %)"], rows),
-        "± is the standard deviation over seeds; with (95 %) it is Welch's interval. Losses are in "
-        f"nats per token of the reference. sacreBLEU: {format_signature(args.language)}",
+        NOTE + format_signature(args.language),
         format_table(["system", "updates", "seconds of training"], costs),
         f"## Loss by target position: {title}",
         "![loss by position](loss_by_position.png)",

@@ -4,6 +4,8 @@
 # context. Prints two tables and plots the loss by position. The same command continues after an interruption.
 #
 #   [OUT=runs/quickstart] [UPDATES=N] recipes/quickstart.sh [--dry-run]
+#
+# UPDATES=N is for a trial: each training then has N updates instead of 380 (documents: 150).
 set -euo pipefail
 export BPE=subword_nmt OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + 1) / 2))}  # two programs at once
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -97,4 +99,4 @@ run_both "compare_lengths rope" "fine_tune documents"
 # 4. The tables and the figure.
 losses=(sinpos="$OUT/sinpos/loss.txt" rope="$OUT/rope/loss.txt" rope_cross="$OUT/rope_cross/loss.txt")
 write "$OUT/loss_by_position.txt" cape-fairseq position-loss "${losses[@]}" --train-length 40 --plot "$OUT/loss_by_position.png"
-run python "$ROOT/recipes/quickstart_table.py" "$OUT"
+if [ -z "$DRY_RUN" ]; then python "$ROOT/recipes/quickstart_table.py" "$OUT" | tee "$OUT/report.txt"; fi

@@ -56,3 +56,4 @@ else
     write "$SAVE/test.$TGT" print_hypotheses "$SAVE/test.txt"
 fi
 run sacrebleu "$TEXT/test.$TGT" -i "$SAVE/test.$TGT" -l "$SRC-$TGT" -m bleu chrf -f text -w 2
+[ -n "$DRY_RUN" ] || echo "model: $SAVE/checkpoint_best.pt, translations: $SAVE/test.$TGT"

@@ -102,8 +102,9 @@ def sample_groups(
     """Sample groups of mixed lengths: single sentences and stacks.
 
     At each sentence a stack begins with ``probability``. Its limit is sampled from 1 to
-    ``max_tokens``; the sentence is taken in any case, those that follow while they fit. ``lengths``
-    are those of the longer side of each pair, ``key`` seeds the generator.
+    ``max_tokens``; the first sentence may exceed it, those that follow are taken while they fit. A
+    sentence of more than ``max_tokens`` is left out. ``lengths`` are those of the longer side of
+    each pair, ``key`` seeds the generator.
     """
     generator = np.random.default_rng(list(key))
     groups = []
@@ -111,6 +112,9 @@ def sample_groups(
         start = document.start
         while start < document.stop:
             stop = start + 1
+            if lengths[start] > max_tokens:
+                start = stop
+                continue
             if generator.random() < probability:
                 room = generator.integers(1, max_tokens, endpoint=True) - lengths[start]
                 while stop < document.stop and lengths[stop] <= room:

@@ -145,7 +145,7 @@ def format_result(result: dict[str, Any]) -> str:
         for i, (a, b) in enumerate(itertools.pairwise(edges))
     ]
     rows.append(["all", first["all"]["sentences"][0], *cells("all", 0)])
-    table = format_table(["target position", "sentences", *systems], rows)
+    table = format_table(["target position", "texts", *systems], rows)
     return f"{table}\nnats per token; ± is the {result['band']}"
 
 

@@ -112,16 +112,16 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 
 
 def find_train_length(path: Path) -> int:
-    """Return the number of target tokens, EOS included, of the longest pair or stack that a
-    checkpoint was trained on.
+    """Return the number of target tokens, EOS included, of the longest pair that a checkpoint was
+    trained on, or the limit of its stacks.
 
     Raises:
         UserError: the data of the training are not there.
     """
     _, task = get_options(read_checkpoint(path))
+    if getattr(task, "stack_probability", None) is not None:
+        return task.stack_max_tokens or PAPER_MIN_TOKENS
     longest = 0
-    if getattr(task, "stack_probability", None):
-        longest = task.stack_max_tokens or PAPER_MIN_TOKENS
     for folder in fairseq_utils.split_paths(str(getattr(task, "data", ""))):
         source, target = getattr(task, "source_lang", None), getattr(task, "target_lang", None)
         if not (source and target) and Path(folder).is_dir():

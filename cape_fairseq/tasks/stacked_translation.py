@@ -132,6 +132,11 @@ class StackedTranslationTask(TranslationTask):
             changes=mixes and is_training,
             epoch=epoch,
         )
+        if not len(dataset) and mixes:
+            limit = self.cfg.stack_max_tokens or PAPER_MIN_TOKENS
+            raise ValueError(
+                f"{split} has no pair of at most {limit} tokens; give a larger --stack-max-tokens"
+            )
         if not len(dataset):
             minimum = self.cfg.stack_sentences or self.cfg.stack_min_tokens or PAPER_MIN_TOKENS
             text = f"every document of {split}" if documents else split

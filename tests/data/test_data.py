@@ -46,6 +46,13 @@ class TestSampledGroups:
         for group in groups:
             assert len(group) == 1 or self.lengths[list(group)].sum() <= 100
 
+    def test_longer_sentences_are_left_out(self):
+        """The others are in one group each, and none of these reaches over a gap."""
+        groups = sample_groups(self.lengths, 0.5, 20, (1, 1))
+        kept = [number for group in groups for number in group]
+        assert kept == np.flatnonzero(self.lengths <= 20).tolist()
+        assert all(list(group) == list(range(group[0], group[-1] + 1)) for group in groups)
+
     def test_probability_and_key(self):
         none = sample_groups(self.lengths, 0.0, 100, (1, 1))
         assert all(len(group) == 1 for group in none)
