@@ -252,10 +252,12 @@ def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
     if scale != f"{float(model.encoder.source_scale):.4f}":  # what was logged with the options
         logger.info("source scale %s, the checkpoint's", scale)
     messages = describe(changes, stored, Settings.of(model.cfg))
-    if not messages:
-        return
     source = "a checkpoint of stock fairseq, " if stored.is_stock else ""
     old, new = stored.settings.encoding, model.cfg.position_encoding
+    if not messages:
+        if stored.is_stock:
+            logger.info("warm start from %s%s to %s: all parameters fit", source, old, new)
+        return
     logger.warning("warm start from %s%s to %s: %s", source, old, new, "; ".join(messages))
 
 
