@@ -21,8 +21,8 @@ HEAD = ("test", "system", "seeds", "BLEU", "chrF", "length ratio", "sentences ke
 NOTE = (
     "± is the standard deviation over seeds; in the last column it is Welch's 95 % interval, which "
     "needs three seeds. Length ratio: words / reference words. Sentences kept: ends of sentences / "
-    "those of the reference. Loss: nats per token of the reference. The [settings](settings). "
-    "sacreBLEU: "
+    "those of the reference. Loss: nats per token of the reference. See also the "
+    "[settings](settings). sacreBLEU: "
 )
 LINES = position_loss.LINES
 

@@ -131,7 +131,8 @@ def format_result(result: dict[str, Any]) -> str:
         if len(systems) > 1:
             row.append("" if name == base else format_difference(found["bleu_difference"], 2))
         rows.append(row)
-    note = "± is the standard deviation over seeds; in the last column it is Welch's 95 % interval."
+    note = "± is the standard deviation over seeds"
+    note += "; in the last column it is Welch's 95 % interval." if len(systems) > 1 else "."
     return f"{format_table(head, rows)}\n{note}\nsacreBLEU: {result['signature']}"
 
 

@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from fairseq import utils as fairseq_utils
 from fairseq.data import data_utils
-from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, build_model
+from fairseq.models import (
+    ARCH_MODEL_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+    FairseqEncoderDecoderModel,
+    build_model,
+)
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
@@ -57,9 +62,8 @@ def get_options(state: dict[str, Any]) -> tuple[Namespace, Namespace]:
 
 def check_architecture(path: Path, options: Namespace) -> None:
     """Raise UserError if the model of a checkpoint is not registered; fairseq's message fails."""
-    names = [getattr(options, name, None) for name in ("_name", "arch")]
-    if not any(name in ARCH_MODEL_REGISTRY for name in names):
-        name = names[0] or names[1]
+    name = getattr(options, "_name", None) or getattr(options, "arch", None)
+    if name not in ARCH_MODEL_REGISTRY and name not in MODEL_DATACLASS_REGISTRY:
         raise UserError(
             f"{path}: there is no architecture {name}; give the folder that registers it, for "
             "instance with an encoding of your own, as --user-dir"

@@ -145,7 +145,7 @@ class PositionEncoding(nn.Module):
 
     def prepare(self, decoder: PositionEncoding, length: int) -> None:
         """Compute for a training batch what both sides can compute at once. The model calls it for
-        the encoder, on a GPU; ``length`` is an upper bound of both sides' offsets."""
+        the encoder, on a GPU; ``length`` is an exclusive upper bound of both sides' offsets."""
 
     def build_kernel(self, layer: int) -> DotProduct:
         """Build the kernel of a layer's self-attention."""

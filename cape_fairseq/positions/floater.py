@@ -225,9 +225,12 @@ class FLOATER(PositionEncoding):
 
     def prepare(self, decoder: "FLOATER", length: int) -> None:
         sides = self, decoder
+        for side in sides:  # of a batch that failed between encoder and decoder
+            side.prepared = None
         has_rk4 = self.cfg.floater_dynamics == "ode" and self.dynamics.is_rk4
-        if not (has_rk4 and self.is_refreshed and self.side.dim == decoder.side.dim):
-            return
+        has_same_width = self.side.dim == decoder.side.dim
+        if not (has_rk4 and has_same_width and self.is_refreshed and length > 1):
+            return  # each side solves when it is asked
         initials = [side.find_initial() for side in sides]
         with torch.autocast(self.initial.device.type, enabled=False):
             solutions = solve_rk4([side.dynamics for side in sides], initials, length)

@@ -202,12 +202,6 @@ class StackedDataset(LanguagePairDataset):
             f"{len(groups):,} texts, of which {len(stacked):,} are stacks of {sum(stacked):,} "
             f"sentences; {lengths} target tokens (shortest/median/longest)"
         )
-        rule = self.stacks.rule
-        if isinstance(rule, SamplingRule):
-            longer = int((self.stacks.pairs.measure() > rule.max_tokens).sum())
-            if longer:
-                text = f"{longer:,} pairs are left out: they are longer than --stack-max-tokens"
-                logger.warning(f"{text} {rule.max_tokens}")
         if not self.changes:
             self.report_edits()
 

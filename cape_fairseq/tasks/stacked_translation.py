@@ -43,8 +43,9 @@ PROBABILITY_HELP = (
     "epoch of training"
 )
 MAX_TOKENS_HELP = (
-    "maximum tokens of a stack, those of each pair's longer side; without --stack-probability, "
-    f"longer stacks are left out (default: {PAPER_MIN_TOKENS} with it, else no maximum)"
+    "maximum tokens of a stack, those of each pair's longer side; longer stacks, and with "
+    f"--stack-probability longer pairs, are left out (default: {PAPER_MIN_TOKENS} with it, else "
+    "no maximum)"
 )
 LENGTH_OPTIONS = ("stack_min_tokens", "stack_sentences", "stack_probability")
 
@@ -132,12 +133,9 @@ class StackedTranslationTask(TranslationTask):
             changes=mixes and is_training,
             epoch=epoch,
         )
-        if not len(dataset) and mixes:
-            limit = self.cfg.stack_max_tokens or PAPER_MIN_TOKENS
-            raise ValueError(
-                f"{split} has no pair of at most {limit} tokens; give a larger --stack-max-tokens"
-            )
-        if not len(dataset):
+        if mixes:
+            check_lengths(split, stacks, self.cfg.stack_max_tokens or PAPER_MIN_TOKENS)
+        elif not len(dataset):
             minimum = self.cfg.stack_sentences or self.cfg.stack_min_tokens or PAPER_MIN_TOKENS
             text = f"every document of {split}" if documents else split
             unit = "sentences" if self.cfg.stack_sentences else "target tokens"
@@ -223,6 +221,18 @@ def are_documents(models: Any) -> bool:
     if len(kinds) > 1:
         raise ValueError("models with and without --sentence-context cannot be an ensemble")
     return kinds == {True}
+
+
+def check_lengths(split: str, stacks: Stacks, limit: int) -> None:
+    """Warn of pairs that are longer than ``--stack-max-tokens``, or raise ValueError if all are."""
+    longer = int((stacks.pairs.measure() > limit).sum())
+    if longer == len(stacks.pairs.source_sizes):
+        raise ValueError(
+            f"{split} has no pair of at most {limit} tokens; give a larger --stack-max-tokens"
+        )
+    if longer:
+        text = f"{split}: {longer:,} pairs are left out"
+        logger.warning(f"{text}, since they have more tokens than --stack-max-tokens {limit}")
 
 
 def check_sentence_model(cfg: Any, junction: str) -> None:

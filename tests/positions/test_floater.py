@@ -276,6 +276,13 @@ def test_both_sides_solved_at_once_equal_each_alone(system):
     assert products == [4 * (2 + 3), 4 * 3]  # of 4 stages of 4 tokens: 9 and 12 tokens
 
 
+def test_a_batch_of_empty_pairs_is_not_solved_at_once():
+    model = build("floater").train()
+    empty = make_batch([1])
+    model.prepare_positions(empty, empty)
+    assert torch.isfinite(model(empty, None, empty)[0]).all()
+
+
 def test_biases_follow_the_tokens_of_padded_rows():
     encoding = moving("decoder").eval()
     vectors = encoding.solve(4)

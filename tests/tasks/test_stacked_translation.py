@@ -95,6 +95,19 @@ def test_swapped_stacks_end_with_their_first_sentence(data_bin):
 MIXED = {"stack_probability": 0.5, "stack_max_tokens": 60, "stack_junction": "none"}
 
 
+def test_longer_pairs_are_left_out_with_a_warning(data_bin, caplog):
+    task = make_task(data_bin, **{**MIXED, "stack_max_tokens": 8})
+    task.load_dataset("train")
+    dataset = task.datasets["train"]
+    assert max(dataset.src_sizes.max(), dataset.tgt_sizes.max()) <= 8 + 1  # EOS
+    pairs = task.datasets["train"].stacks.pairs
+    longer = int((np.maximum(pairs.source_sizes, pairs.target_sizes) - 1 > 8).sum())
+    assert 0 < longer < len(pairs.source_sizes)
+    assert f" {longer} pairs" in caplog.text.replace(",", "")
+    with pytest.raises(ValueError, match="--stack-max-tokens"):
+        make_task(data_bin, **{**MIXED, "stack_max_tokens": 1}).load_dataset("train")
+
+
 class TestMixedLengths:
     @pytest.mark.parametrize("junction", ["none", "comma", "separator"])
     def test_validation_has_stacks_that_stay(self, data_bin, junction):
