@@ -1,6 +1,7 @@
 """Loss by target position: mean negative log-likelihood of the reference (CAPE, Figure 8)."""
 
 import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,6 +196,10 @@ def main(argv: list[str]) -> None:
     train_length = parse_train_length(args.train_length)
     result = measure(parse_files(args.files), args.window, args.bin_size)
     print(format_result(result))
+    end = result["edges"][-1]
+    if train_length is not None and end <= train_length:
+        reason = f"position {end}, before the training length {train_length}"
+        print(f"the curve ends at {reason}; join longer stacks", file=sys.stderr)
     write_json(args.json, result)
     if args.plot:
         plot(result, args.plot, train_length)

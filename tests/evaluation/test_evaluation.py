@@ -78,6 +78,14 @@ class TestPositionLoss:
         assert found["systems"]["a"]["bins"]["sentences"][-1] == 13
         assert len(found["systems"]["a"]["smooth"]["mean"]) == 24
 
+    @pytest.mark.parametrize(("length", "is_warned"), [("23", False), ("24", True)])
+    def test_a_curve_that_ends_before_the_training_length(
+        self, length, is_warned, tmp_path, capsys
+    ):
+        path = write_output(tmp_path / "a.txt", make_rows(1, 30), True)
+        assert main(["position-loss", f"a={path}", "--train-length", length]) == 0
+        assert bool(capsys.readouterr().err) == is_warned
+
     def test_translations_are_not_references(self, tmp_path, capsys):
         path = write_output(tmp_path / "out", make_rows(1))
         assert main(["position-loss", f"a={path}"]) == 1
