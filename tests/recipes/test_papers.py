@@ -85,16 +85,6 @@ def test_snakemake_prints_complete_commands_with_the_papers_batch(table, tmp_pat
         assert tokens <= config["tokens_per_gpu"]
 
 
-def test_trainings_do_not_share_gpus():
-    command = [Path(sys.executable).parent / "snakemake", "-s", RECIPES / "papers" / "Snakefile"]
-    command += ["-np", "--configfile", RECIPES / "papers" / "cape_en_de_6l.yaml"]
-    command += ["--resources", "gpu=8", "--config", "only=cape5", "seeds=1"]
-    run(*command, "gpus=8", cwd=ROOT)
-    refused = run(*command, cwd=ROOT, check=False)
-    assert refused.returncode != 0
-    assert "gpus=1" in refused.stdout + refused.stderr
-
-
 def record_calls(script: str, folder: Path, **variables: str) -> list[list[str]]:
     """Run commands of a table; the programs that they call only write down their arguments."""
     programs = folder / "bin"
