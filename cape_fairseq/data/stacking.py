@@ -98,13 +98,15 @@ def sample_groups(
     max_tokens: int,
     key: Iterable[int],
     documents: Sequence | None = None,
+    separators: int = 0,
 ) -> list[range]:
     """Sample groups of mixed lengths: single sentences and stacks.
 
     At each sentence a stack begins with ``probability``. Its limit is sampled from 1 to
-    ``max_tokens``; the first sentence may exceed it, those that follow are taken while they fit. A
-    sentence of more than ``max_tokens`` is left out. ``lengths`` are those of the longer side of
-    each pair, ``key`` seeds the generator.
+    ``max_tokens``; the first sentence may exceed the sampled limit, those that follow are taken
+    while they fit. A sentence of more than ``max_tokens`` is left out. ``lengths`` are those of the
+    longer side of each pair, with ``separators`` tokens that a sentence alone does not have;
+    ``key`` seeds the generator.
     """
     generator = np.random.default_rng(list(key))
     groups = []
@@ -112,7 +114,7 @@ def sample_groups(
         start = document.start
         while start < document.stop:
             stop = start + 1
-            if lengths[start] > max_tokens:
+            if lengths[start] - separators > max_tokens:
                 start = stop
                 continue
             if generator.random() < probability:

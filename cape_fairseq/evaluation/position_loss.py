@@ -189,8 +189,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--train-length",
         metavar="N|CHECKPOINT",
-        help="tokens of the longest training target, or a checkpoint that knows its data, for the "
-        "figure",
+        help="tokens of the longest training target, or a checkpoint that knows its data: drawn, "
+        "and compared with the end of the curve",
     )
     args = parser.parse_args(argv)
     train_length = parse_train_length(args.train_length)
@@ -198,8 +198,8 @@ def main(argv: list[str]) -> None:
     print(format_result(result))
     end = result["edges"][-1]
     if train_length is not None and end <= train_length:
-        reason = f"position {end}, before the training length {train_length}"
-        print(f"the curve ends at {reason}; join longer stacks", file=sys.stderr)
+        reason = f"no position beyond the training length {train_length} was measured"
+        print(f"{reason}; join longer stacks", file=sys.stderr)
     write_json(args.json, result)
     if args.plot:
         plot(result, args.plot, train_length)

@@ -117,7 +117,7 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 
 def find_train_length(path: Path) -> int:
     """Return the number of target tokens, EOS included, of the longest pair that a checkpoint was
-    trained on, or the limit of its stacks.
+    trained on, or the limit of its sampled stacks, without EOS.
 
     Raises:
         UserError: the data of the training are not there.

@@ -72,8 +72,14 @@ class SamplingRule(NamedTuple):
     def group(self, pairs: Pairs, epoch: int) -> Groups:
         """Return the pairs of each stack."""
         key = self.seed, epoch
-        lengths = pairs.measure()
-        return sample_groups(lengths, self.probability, self.max_tokens, key, pairs.documents)
+        return sample_groups(
+            pairs.measure(),
+            self.probability,
+            self.max_tokens,
+            key,
+            pairs.documents,
+            pairs.separators,
+        )
 
 
 class JoiningRule(NamedTuple):

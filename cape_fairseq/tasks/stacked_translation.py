@@ -225,8 +225,9 @@ def are_documents(models: Any) -> bool:
 
 def check_lengths(split: str, stacks: Stacks, limit: int) -> None:
     """Warn of pairs that are longer than ``--stack-max-tokens``, or raise ValueError if all are."""
-    longer = int((stacks.pairs.measure() > limit).sum())
-    if longer == len(stacks.pairs.source_sizes):
+    pairs = stacks.pairs
+    longer = int((pairs.measure() - pairs.separators > limit).sum())
+    if not len(stacks):  # empty lines between documents are no pairs
         raise ValueError(
             f"{split} has no pair of at most {limit} tokens; give a larger --stack-max-tokens"
         )

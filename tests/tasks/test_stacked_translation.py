@@ -240,6 +240,12 @@ class TestDocuments:
         options = {"stack_min_tokens": 100, "stack_keep_rest": True}
         dataset = load(make_task(tmp_path / "bin", **options))
         assert [list(group) for group in dataset.stacks.groups] == [[0, 1], [3]]
+        # Every sentence has two words: separators stand between sentences, empty lines are none.
+        mixed = {**MIXED, "stack_probability": 1.0, "stack_junction": "separator"}
+        dataset = load(make_task(tmp_path / "bin", **{**mixed, "stack_max_tokens": 2}))
+        assert [list(group) for group in dataset.stacks.groups] == [[0], [1], [3]]
+        with pytest.raises(ValueError, match="--stack-max-tokens"):
+            load(make_task(tmp_path / "bin", **{**mixed, "stack_max_tokens": 1}))
 
     def test_scores_of_a_reference_leave_separators_out(self, document_checkpoint, data_bin):
         task = ("--task", "stacked_translation", "--stack-sentences", 3)
