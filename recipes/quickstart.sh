@@ -99,4 +99,5 @@ run_both "compare_lengths rope" "fine_tune documents"
 # 4. The tables and the figure.
 losses=(sinpos="$OUT/sinpos/loss.txt" rope="$OUT/rope/loss.txt" rope_cross="$OUT/rope_cross/loss.txt")
 write "$OUT/loss_by_position.txt" cape-fairseq position-loss "${losses[@]}" --train-length 40 --plot "$OUT/loss_by_position.png"
-if [ -z "$DRY_RUN" ]; then python "$ROOT/recipes/quickstart_table.py" "$OUT" | tee "$OUT/report.txt"; fi
+write "$OUT/report.txt" python "$ROOT/recipes/quickstart_table.py" "$OUT"
+run cat "$OUT/report.txt"

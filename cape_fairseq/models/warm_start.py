@@ -247,18 +247,18 @@ def describe(changes: Changes, stored: StoredModel, current: Settings) -> list[s
 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:
-    """Log the checkpoint's source scale if it counts, and one warning with all changes."""
+    """Log the checkpoint's source scale if it counts, and one warning with all changes, or that a
+    checkpoint of fairseq needs none."""
     scale = f"{changes.scale:.4f}"
     if scale != f"{float(model.encoder.source_scale):.4f}":  # what was logged with the options
         logger.info("source scale %s, the checkpoint's", scale)
     messages = describe(changes, stored, Settings.of(model.cfg))
     source = "a checkpoint of stock fairseq, " if stored.is_stock else ""
     old, new = stored.settings.encoding, model.cfg.position_encoding
-    if not messages:
-        if stored.is_stock:
-            logger.info("warm start from %s%s to %s: all parameters fit", source, old, new)
-        return
-    logger.warning("warm start from %s%s to %s: %s", source, old, new, "; ".join(messages))
+    if messages:
+        logger.warning("warm start from %s%s to %s: %s", source, old, new, "; ".join(messages))
+    elif stored.is_stock:
+        logger.info("warm start from %s%s to %s: all parameters fit", source, old, new)
 
 
 def build_state(changes: Changes, stored: StoredModel, model: nn.Module) -> State:

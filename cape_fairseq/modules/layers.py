@@ -33,6 +33,7 @@ class ResidualMixin:
         for name in sublayers:
             has_omega = cfg.residual_init != "default"
             omega = nn.Parameter(torch.ones(self.embed_dim)) if has_omega else None
+            # Registered as None, it would be listed by fairseq-train as a shared parameter.
             setattr(self, f"{name}_omega", omega)
 
     def normalize_input(self, x: Tensor, norm: nn.Module) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from cape_fairseq.positions.floater_options import RECURRENCES
 from cape_fairseq.positions.sinusoidal import sinusoid
@@ -63,7 +64,7 @@ class ODE(nn.Module):
         options = {"grid_constructor": self.make_grid, "interp": interpolation}
         arguments: dict[str, Any] = {"method": cfg.floater_solver, "options": options}
         inner, outer = (split_time(linear, initial.dtype) for linear in (self.inner, self.outer))
-        nonlinearity = torch.tanh if cfg.floater_nonlinearity == "tanh" else torch.relu
+        nonlinearity = self.nonlinearity
 
         def h(t: Tensor, p: Tensor) -> Tensor:
             hidden = nonlinearity(F.linear(p, inner[0], torch.addcmul(inner[2], inner[1], t)))
@@ -80,9 +81,19 @@ class ODE(nn.Module):
         return self.cfg.floater_solver == "rk4" and self.cfg.floater_gradient == "backprop"
 
     @property
+    def nonlinearity(self) -> Callable[[Tensor], Tensor]:
+        """Return what is between the two maps."""
+        return torch.tanh if self.cfg.floater_nonlinearity == "tanh" else torch.relu
+
+    @property
     def tokens_per_step(self) -> int:
         """Return the number of tokens that a step of the solver covers."""
         return max(1, round(1 / self.cfg.floater_solver_steps))
+
+    @property
+    def steps_per_token(self) -> int:
+        """Return the number of steps that the solver takes for a token, or 1 for several tokens."""
+        return max(1, round(self.cfg.floater_solver_steps))
 
     def make_grid(self, h: object, initial: Tensor, times: Tensor) -> Tensor:
         """Return all times of the solver, exactly those of tokens among them."""
@@ -90,7 +101,7 @@ class ODE(nn.Module):
             return self.make_grid(h, initial, times.flip(0)).flip(0)
         if len(times) > 2:  # and from token to token
             times = times[:: self.tokens_per_step]
-        parts = max(1, round(self.cfg.floater_solver_steps))
+        parts = self.steps_per_token
         fractions = torch.arange(parts, dtype=times.dtype, device=times.device) / parts
         within = times[:-1, None] + times.diff()[:, None] * fractions
         return torch.cat([within.flatten(), times[-1:]])
@@ -109,24 +120,23 @@ def solve_rk4(odes: Sequence[ODE], initials: Sequence[Tensor], length: int) -> l
     Returns:
         Of each ODE the states at times 0, Delta, 2 Delta, ...: [length, N, C].
     """
-    cfg, stride = odes[0].cfg, odes[0].tokens_per_step
-    parts = max(1, round(cfg.floater_solver_steps))
+    stride, parts = odes[0].tokens_per_step, odes[0].steps_per_token
+    nonlinearity = odes[0].nonlinearity
     steps = math.ceil((length - 1) / stride) * parts
-    dt = cfg.floater_step * stride / parts
-    rows = max(len(initial) for initial in initials)
-    q = torch.stack([F.pad(initial, (0, 0, 0, rows - len(initial))) for initial in initials])
-    inner, inner_time, inner_bias = stack_weights([ode.inner for ode in odes], q.dtype)
-    outer, outer_time, outer_bias = stack_weights([ode.outer for ode in odes], q.dtype)
+    dt = odes[0].cfg.floater_step * stride / parts
+    first = pad_sequence(initials).transpose(0, 1)  # [ODEs, N, C], all with the most rows
+    inner, inner_time, inner_bias = stack_weights([ode.inner for ode in odes], first.dtype)
+    outer, outer_time, outer_bias = stack_weights([ode.outer for ode in odes], first.dtype)
     # The 3/8 rule computes h at thirds of a step: stage s is at the time s * dt / 3.
-    times = torch.arange(3 * steps + 1, dtype=q.dtype, device=q.device)[:, None, None] * (dt / 3)
+    thirds = torch.arange(3 * steps + 1, dtype=first.dtype, device=first.device)
+    times = thirds[:, None, None] * (dt / 3)
     inner_terms = torch.addcmul(inner_bias, times, inner_time)  # [3 steps + 1, ODEs, C]
     outer_terms = torch.addcmul(outer_bias, times, outer_time)
     terms, rise_terms = combine_stages(inner_terms, outer_terms, inner, dt)
-    nonlinearity = torch.tanh if cfg.floater_nonlinearity == "tanh" else torch.relu
     product = outer.mT @ inner.mT * dt
-    starts, totals, last = run_stages(q @ inner.mT, terms, product, nonlinearity)
+    starts, totals, last = run_stages(first @ inner.mT, terms, product, nonlinearity)
     rises = multiply(totals, outer) * (dt / 8) + rise_terms.unsqueeze(2)
-    states = torch.cat([q.unsqueeze(0), rises]).cumsum(0)  # [steps + 1, ODEs, N, C]
+    states = torch.cat([first.unsqueeze(0), rises]).cumsum(0)  # [steps + 1, ODEs, N, C]
     if stride == 1:
         states = states[::parts]
     else:
@@ -134,7 +144,9 @@ def solve_rk4(odes: Sequence[ODE], initials: Sequence[Tensor], length: int) -> l
         slopes = multiply(torch.cat([starts, end]), outer) + outer_terms[::3].unsqueeze(2)
         states = interpolate(states, slopes * dt, stride)
     solutions = states[:length].unbind(1)
-    return [states[:, : len(p)] for states, p in zip(solutions, initials, strict=True)]
+    return [
+        solution[:, : len(initial)] for solution, initial in zip(solutions, initials, strict=True)
+    ]
 
 
 def stack_weights(linears: list[nn.Linear], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
