@@ -39,6 +39,7 @@ bash "$ROOT/recipes/train.sh" "$@"
 # 2. A fifth of the updates on stacks of sentences with separators, with half the learning rate. fairseq's
 # multiple of 8 texts would leave a fifth of each batch empty.
 MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
+MORE_WARMUP=$((MORE < 600 ? (MORE + 5) / 6 : 100))
 keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 run mkdir -p "$SAVE"
 if [ -z "$DRY_RUN" ]; then
@@ -53,7 +54,7 @@ if ! is_trained "$SAVE" "$MORE"; then
         --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation \
         --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
         --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
-        --lr "$HALF" --lr-scheduler inverse_sqrt --warmup-updates 100 --max-tokens 4096 --max-update "$MORE" \
+        --lr "$HALF" --lr-scheduler inverse_sqrt --warmup-updates "$MORE_WARMUP" --max-tokens 4096 --max-update "$MORE" \
         --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
     mark_trained "$SAVE" "$MORE" "$SAVE"/[0-9]*.txt "$SAVE"/loss*.txt
 fi
