@@ -120,10 +120,15 @@ def find_train_length(path: Path) -> int:
     trained on, or the limit of its sampled stacks, without EOS.
 
     Raises:
-        UserError: the data of the training are not there.
+        UserError: the data of the training are not there, or were stacks of unknown lengths.
     """
     _, task = get_options(read_checkpoint(path))
-    if getattr(task, "stack_probability", None) is not None:
+    if hasattr(task, "stack_probability"):  # of the task stacked_translation
+        if task.stack_probability is None:
+            raise UserError(
+                f"{path} was trained on stacks, whose lengths it does not store; give the number "
+                "of tokens of the longest one instead"
+            )
         return task.stack_max_tokens or PAPER_MIN_TOKENS
     longest = 0
     for folder in fairseq_utils.split_paths(str(getattr(task, "data", ""))):

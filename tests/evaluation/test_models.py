@@ -180,11 +180,16 @@ def test_position_loss_knows_the_longest_training_target(
     longest = max(len(line.split()) for line in lines) + 1  # EOS
     assert find_train_length(cape_checkpoint) == longest
     assert find_train_length(document_checkpoint) == 300  # the default of --stack-max-tokens
-    state = torch.load(cape_checkpoint, weights_only=True)
-    state["cfg"]["task"]["data"] = str(tmp_path)
-    torch.save(state, tmp_path / "moved.pt")
     output = write_output(tmp_path / "out", make_rows(1), True)
     arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
-    assert main(["position-loss", *arguments, str(tmp_path / "moved.pt")]) == 1
-    assert str(tmp_path) in capsys.readouterr().err
+    moved, stacked = tmp_path / "moved.pt", tmp_path / "stacked.pt"
+    for checkpoint, path, change in (
+        (cape_checkpoint, moved, {"data": str(tmp_path)}),
+        (document_checkpoint, stacked, {"stack_probability": None}),  # stacks of --stack-min-tokens
+    ):
+        state = torch.load(checkpoint, weights_only=True)
+        state["cfg"]["task"].update(change)
+        torch.save(state, path)
+        assert main(["position-loss", *arguments, str(path)]) == 1
+        assert str(path) in capsys.readouterr().err
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0
