@@ -44,7 +44,7 @@ EXAMPLES = """
 """
 DESCRIPTION = (
     "Translate raw text: a paragraph per line; empty lines separate documents. Paragraphs are split"
-    " into sentences, and their translations have as many. A model with --sentence-context sees the"
+    " into sentences, translated and joined again. A model with --sentence-context sees the"
     " sentences before; others translate sentence by sentence. Dictionaries (dict.*.txt) and BPE"
     " codes (bpecodes) or models of SentencePiece (source.spm and target.spm, or"
     " sentencepiece.model) are found beside the checkpoint or the dictionaries. Unknown words"
