@@ -33,8 +33,8 @@ EXAMPLES = """
 DESCRIPTION = (
     "Import a translation model of Hugging Face: Marian (OPUS-MT), M2M-100 or NLLB. MODEL_DIR has "
     "config.json, model.safetensors or pytorch_model.bin, and the files of the tokenizer. OUT gets "
-    "a checkpoint of sinpos_transformer, dictionaries, SentencePiece models, and options.txt: the "
-    "options of fairseq-train to fine-tune with."
+    "a checkpoint of sinpos_transformer, dictionaries, SentencePiece models, options.txt (what "
+    "fairseq-train needs to fine-tune it) and prefixes.json (codes of languages for translate)."
 )
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 # What configuration, vocabulary and parameters raise that do not fit together.
