@@ -17,11 +17,14 @@ def load(checkpoint: Any, **options: Any) -> Any:
     return Translator(checkpoint, **options)
 
 
-if __name__ != "cape_fairseq":  # --user-dir names a link with another name
+if __name__ != "cape_fairseq":  # --user-dir is a symbolic link of another name
     import sys
     from pathlib import Path
 
     sys.path.append(str(Path(__file__).resolve().parent.parent))
-    from cape_fairseq.link import link
+    import cape_fairseq.models
+    import cape_fairseq.tasks  # noqa: F401
 
-    link(__name__)
+    # fairseq imports models and tasks by the link's name, which would register them twice.
+    for _name in [name for name in sys.modules if name.partition(".")[0] == "cape_fairseq"]:
+        sys.modules[__name__ + _name.removeprefix("cape_fairseq")] = sys.modules[_name]

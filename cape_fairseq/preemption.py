@@ -20,7 +20,6 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
-from omegaconf import OmegaConf, open_dict
 from torch import distributed
 from torch.multiprocessing import ProcessExitedException
 
@@ -113,11 +112,7 @@ def save_last(cfg: Any, trainer: Trainer, epoch_itr: Any) -> None:
     if cfg.no_save:
         logger.warning("SIGTERM: nothing is saved, because of --no-save")
     cfg = copy.deepcopy(cfg)
-    if OmegaConf.is_config(cfg):
-        with open_dict(cfg):
-            cfg.no_last_checkpoints = False
-    else:
-        cfg.no_last_checkpoints = False
+    cfg.no_last_checkpoints = False
     checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
 
 

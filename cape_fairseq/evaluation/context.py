@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from cape_fairseq.data.separator import Separator
-from cape_fairseq.modules.windows import Windows
 
 MAX_TOKENS = 4000  # of a batch, with padding
 SAMPLES = 1000  # of the bootstrap
@@ -27,12 +26,14 @@ class Text(NamedTuple):
 
 
 def find_reach(model: nn.Module) -> int:
-    """Return the number of earlier sentences that a sentence can depend on, through all layers."""
+    """Return how many earlier sentences, of either side, a sentence can depend on through all
+    layers."""
     encoder, decoder = model.encoder, model.decoder
     if getattr(decoder, "window", None) is None:
         return 0
-    windows = Windows(encoder.window, decoder.cross_window, decoder.window)
-    return windows.find_reach(len(encoder.layers), len(decoder.layers))
+    source = len(encoder.layers) * encoder.window.before + decoder.cross_window.before
+    through_source = source + (len(decoder.layers) - 1) * decoder.window.before
+    return max(through_source, len(decoder.layers) * decoder.window.before)
 
 
 def score_last_sentences(model: nn.Module, texts: Sequence[Text]) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from fairseq.data import Dictionary, encoders
 from fairseq.tokenizer import tokenize_line
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from cape_fairseq.command_line import UserError, add_user_dir, read_lines
@@ -146,8 +146,7 @@ def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
     """Build the tokenizer of fairseq for the target language, or None."""
     cfg = copy.deepcopy(cfg)
     if OmegaConf.is_config(cfg) and "source_lang" in cfg:
-        with open_dict(cfg):
-            cfg.source_lang = target_lang
+        cfg.source_lang = target_lang
     return encoders.build_tokenizer(cfg)
 
 

@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 
 
-def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+def causal_mask(queries: int, keys: int, device: torch.device, start: int | None = None) -> Tensor:
     """Return bool [T, S], True where a key is not later than the query.
 
-    The last T keys are those of the queries.
+    The key of the first query is number ``start``; by default the last T keys are the queries'.
     """
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+    start = keys - queries if start is None else start
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(start)
 
 
 def build_mask(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cape_fairseq.modules.masks import count_leading
+from cape_fairseq.modules.masks import causal_mask, count_leading
 from cape_fairseq.modules.plan import Block
 
 MAX_LENGTH = 512  # longer masks are divided into blocks
@@ -38,41 +38,18 @@ class Window(NamedTuple):
         """Return the window that sees what any of these sees."""
         return Window(max(w.before for w in windows), max(w.after for w in windows))
 
-    def first(self, sentence: Tensor) -> Tensor:
-        """Return the first sentence that queries of a sentence see."""
-        return sentence - self.before
-
-    def last(self, sentence: Tensor) -> Tensor:
-        """Return the last sentence that queries of a sentence see."""
-        return sentence + self.after
-
     def find_visible(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the keys that each query sees: sentences [B, T] and [B, S] -> bool [B, T, S]."""
-        keys = keys.unsqueeze(1)
-        first, last = self.first(queries).unsqueeze(2), self.last(queries).unsqueeze(2)
-        return (keys >= first) & (keys <= last)
+        queries, keys = queries.unsqueeze(2), keys.unsqueeze(1)
+        return (keys >= queries - self.before) & (keys <= queries + self.after)
 
     def find_columns(self, sentence: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first column that queries of a sentence see, and the end of the last.
 
         int64 [B, W] and sentences of the keys [B, S], in order -> two int64 [B, W].
         """
-        return find_first(keys, self.first(sentence)), find_first(keys, self.last(sentence) + 1)
-
-
-class Windows(NamedTuple):
-    """The windows of a model."""
-
-    source: Window  # of the encoder's self-attention
-    cross: Window
-    target: Window  # of the decoder's self-attention
-
-    def find_reach(self, encoder_layers: int, decoder_layers: int) -> int:
-        """Return how many earlier sentences, of either side, a sentence can depend on through all
-        layers."""
-        source = encoder_layers * self.source.before + self.cross.before
-        target = decoder_layers * self.target.before
-        return max(source + (decoder_layers - 1) * self.target.before, target)
+        first, last = sentence - self.before, sentence + self.after
+        return find_first(keys, first), find_first(keys, last + 1)
 
 
 def find_first(sentences: Tensor, wanted: Tensor) -> Tensor:
@@ -144,16 +121,11 @@ class WindowMask(NamedTuple):
         if self.key_padding is not None:
             visible = visible & ~self.key_padding[:, None, keys]
         if self.causal:
-            visible = visible & self.find_past(queries, keys)
+            own = self.keys.size(1) - self.queries.size(1) + queries.start  # of the first query
+            past = causal_mask(*visible.shape[1:], visible.device, own - keys.start)
+            visible = visible & past
         # A query at padding would see nothing, and its softmax would be NaN.
         visible = visible | ~visible.any(2, keepdim=True)
         mask = visible.unsqueeze(1)
         bias = None if self.bias is None else self.bias(queries, keys)
         return mask if bias is None else bias.masked_fill(~mask, float("-inf"))
-
-    def find_past(self, queries: slice, keys: slice) -> Tensor:
-        """Return bool [T, S], True where a key is not later than the query."""
-        before, device = self.keys.size(1) - self.queries.size(1), self.keys.device
-        rows = torch.arange(queries.start, queries.stop, device=device) + before
-        columns = torch.arange(keys.start, keys.stop, device=device)
-        return columns <= rows.unsqueeze(1)

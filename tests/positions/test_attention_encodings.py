@@ -29,16 +29,15 @@ def attend_slowly(q, k, v, module, visible):
         keys = k[b, h] + module.relative_keys[rows]
         scores = (keys @ q[b, h, i]) / math.sqrt(q.size(-1))
         scores = scores.masked_fill(~visible[b, i], float("-inf"))
-        values = v[b, h] + (0 if module.relative_values is None else module.relative_values[rows])
-        out[b, h, i] = scores.softmax(0) @ values
+        out[b, h, i] = scores.softmax(0) @ (v[b, h] + module.relative_values[rows])
     return out
 
 
-@pytest.mark.parametrize("terms", ["keys+values", "keys", "shared"])
+@pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize("max_distance", [2, 20])
 @pytest.mark.parametrize("queries", [6, 1])
-def test_relative_attention_and_its_gradients(queries, max_distance, terms):
-    module = RelativeAttention(4, max_distance, terms).double()
+def test_relative_attention_and_its_gradients(queries, max_distance, is_shared):
+    module = RelativeAttention(4, max_distance, is_shared).double()
     q = random(2, 3, queries, 4, seed=1).requires_grad_()
     k, v = (random(2, 3, 6, 4, seed=s).requires_grad_() for s in (2, 3))
     padding = torch.tensor([[False] * 6, [True] * 2 + [False] * 4])
