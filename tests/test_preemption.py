@@ -11,7 +11,7 @@ import threading
 import torch
 
 from cape_fairseq import preemption
-from tests.support import ROOT, make_command, train, train_options
+from tests.support import ROOT, train
 
 ARCH = "sinpos_transformer_tiny"
 
@@ -59,18 +59,6 @@ class TestSignals:
         thread.join()
         assert "done training" in output[0]
         assert signal.getsignal(signal.SIGTERM) == before
-
-    def test_sigterm_saves_with_no_last_checkpoints(self, data_bin, tmp_path):
-        options = train_options(data_bin, tmp_path, ARCH, 10_000)
-        command = make_command("train", *options, "--no-last-checkpoints")
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for line in process.stdout:
-            if '"num_updates": "3"' in line:
-                process.send_signal(signal.SIGTERM)
-        assert process.wait() == 143
-        assert (tmp_path / "checkpoint_last.pt").is_file()
 
 
 def test_a_training_leaves_the_signal_as_it_was(data_bin, tmp_path):

@@ -17,7 +17,7 @@ from tests.documents.support import (
     make_documents,
     make_inputs,
 )
-from tests.support import EOS, PAD, SmallTask, build, make_batch
+from tests.support import EOS, PAD, SmallTask, make_batch
 
 DICTIONARY = SmallTask().target_dictionary
 # Sentence context, target context, cross context.
@@ -116,18 +116,6 @@ def test_a_batch_gives_what_each_document_gives_alone(target, options):
         for one, other in zip(hypotheses, alone, strict=True):
             assert torch.equal(one["tokens"], other["tokens"])
             torch.testing.assert_close(one["score"], other["score"], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("name", ["sinpos", "rope_cross"])
-def test_a_sentence_model_translates_documents_without_training(name):
-    parent = build(name)
-    model = build_document_model(name, 0, seed=2)
-    model.load_state_dict(parent.state_dict(), strict=True)
-    for document, hypotheses in zip(
-        make_documents(), generate([model], make_documents()), strict=True
-    ):
-        alone = [search_alone(parent, words)[0]["tokens"].tolist()[:-1] for words, _ in document]
-        assert hypotheses[0]["tokens"].tolist() == join(alone)
 
 
 @pytest.mark.parametrize(

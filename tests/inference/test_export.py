@@ -25,7 +25,6 @@ SYSTEMS_OUT = (
     "rope-linear",
     "rope-ntk",
     "relpos",
-    "relpos-keys",
     "relpos-shared",
     "t5",
     "floater-additive",

@@ -168,7 +168,6 @@ CORPORA = [
     ("wmt16_en_de", make_wmt, "de", 7, {}),
     ("iwslt14_de_en", make_iwslt, "de", 1, {}),
     ("bible_en_de", make_bible, "de", 1, {}),
-    ("multi30k_en_de", make_multi30k, "de", 1, {}),
     ("multi30k_tiny_en_de", make_multi30k, "de", 1, {}),
     pytest.param("libreoffice_en_de", make_libreoffice, "de", 1, {}, marks=needs_dpkg),
     pytest.param("wesnoth_en_de", make_wesnoth, "de", 1, {}, marks=needs_dpkg),
