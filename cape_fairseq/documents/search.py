@@ -8,7 +8,7 @@ all sentences of all documents are searched side by side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ class DocumentGenerator(SequenceGenerator):
     Args:
         max_tokens: source tokens of sentences that are searched side by side.
         sentence_prefix: tokens that every translated sentence begins with.
+        report: is called with numbers of sentences as they are translated.
     """
 
     model: Any  # fairseq's ensemble; during a search it is a SentenceSearch
@@ -40,12 +41,14 @@ class DocumentGenerator(SequenceGenerator):
         dictionary: Dictionary,
         max_tokens: int | None = None,
         sentence_prefix: Sequence[int] = (),
+        report: Callable[[int], Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(models, dictionary, **kwargs)
         self.max_tokens = max_tokens or DEFAULT_MAX_TOKENS
         self.separator = Separator(dictionary)
         self.sentence_prefix = sentence_prefix
+        self.report = report or (lambda count: None)
 
     @property
     def models(self) -> list[nn.Module]:
@@ -104,6 +107,7 @@ class DocumentGenerator(SequenceGenerator):
             best = [hypotheses[0] for hypotheses in search.run(**kwargs)]
             for row, hypothesis in zip(rows.tolist(), best, strict=True):
                 found[row].append([hypothesis])
+            self.report(len(best))
             if number + 1 < int(counts.max()):
                 caches = search.extend_caches(best)
         return found
@@ -118,6 +122,7 @@ class DocumentGenerator(SequenceGenerator):
             search = SentenceSearch(self, documents, rows, sentences, None)
             for (row, number), hypotheses in zip(group.tolist(), search.run(**kwargs), strict=True):
                 found[row][number] = hypotheses
+            self.report(len(group))
         return found
 
     def is_finished(

@@ -133,15 +133,20 @@ class Translator:
         order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: len(texts[i][1]))
         chunks = [order[start : start + 64] for start in range(0, len(order), 64)]
         unknown = 0
-        for chunk in tqdm(chunks, desc="translating", unit=" batches", delay=5):
-            tokens = [texts[i][1] for i in chunk]
-            self.model.cfg.dataset.max_tokens = max(MAX_TOKENS, len(tokens[-1]))
-            found = self.model.generate(tokens, beam=beam, **options)
-            for i, hypotheses in zip(chunk, found, strict=True):
-                unknown += int((hypotheses[0]["tokens"] == self.model.tgt_dict.unk()).sum())
-                parts = self.decode(hypotheses[0])
-                for number, part in zip(texts[i][0], parts, strict=True):
-                    translations[i][number] = part
+        count = sum(len(text[0]) for text in texts if text)
+        with tqdm(total=count, desc="translating", unit=" sentences", delay=5) as progress:
+            self.model.task.report = progress.update
+            for chunk in chunks:
+                tokens = [texts[i][1] for i in chunk]
+                self.model.cfg.dataset.max_tokens = max(MAX_TOKENS, len(tokens[-1]))
+                found = self.model.generate(tokens, beam=beam, **options)
+                for i, hypotheses in zip(chunk, found, strict=True):
+                    unknown += int((hypotheses[0]["tokens"] == self.model.tgt_dict.unk()).sum())
+                    parts = self.decode(hypotheses[0])
+                    for number, part in zip(texts[i][0], parts, strict=True):
+                        translations[i][number] = part
+                if not self.has_context:
+                    progress.update(len(chunk))
         if unknown or unknown_source:
             logger.warning(
                 "words not in the dictionary: %d subwords of the source and %d of the translation "

@@ -2,6 +2,7 @@
 
 import logging
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional
@@ -79,6 +80,7 @@ class StackedTranslationTask(TranslationTask):
     cfg: StackedTranslationConfig
     has_document_model = False  # set when a model is built
     target_prefix: Tensor | None = None  # words that begin every translation, int64 [P]
+    report: Callable[[int], Any] | None = None  # of DocumentGenerator
 
     def __init__(
         self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
@@ -200,9 +202,10 @@ class StackedTranslationTask(TranslationTask):
             check_search(models, args)
             kwargs["seq_gen_cls"] = DocumentGenerator
             given = kwargs.get("extra_gen_cls_kwargs") or {}
-            kwargs["extra_gen_cls_kwargs"] = {**given, "max_tokens": self.cfg.max_tokens}
+            own = {"max_tokens": self.cfg.max_tokens, "report": self.report}
             if self.target_prefix is not None:
-                kwargs["extra_gen_cls_kwargs"]["sentence_prefix"] = self.target_prefix.tolist()
+                own["sentence_prefix"] = self.target_prefix.tolist()
+            kwargs["extra_gen_cls_kwargs"] = {**given, **own}
         return super().build_generator(models, args, *more, **kwargs)
 
 

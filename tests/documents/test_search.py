@@ -49,8 +49,10 @@ def search_alone(model, words, **options):
 @pytest.mark.parametrize("name", ["cape", "relpos", "rope_cross", "t5", "floater-rope_cross"])
 def test_search_scores_as_the_parallel_pass(name, context, target, cross):
     model = build_document_model(name, context, cross, target)
-    documents = make_documents()
-    for document, hypotheses in zip(documents, generate([model], documents), strict=True):
+    documents, reported = make_documents(), []
+    found_in_all = generate([model], documents, report=reported.append)
+    assert sum(reported) == sum(map(len, documents))
+    for document, hypotheses in zip(documents, found_in_all, strict=True):
         for found in hypotheses:
             tokens = found["tokens"]
             assert (tokens == SEP).sum() == len(document) - 1
