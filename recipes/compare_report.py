@@ -20,8 +20,8 @@ VALIDATION = re.compile(r"valid on 'valid' subset .*\bnll_loss ([\d.]+) .*\bnum_
 HEAD = ("test", "system", "seeds", "BLEU", "chrF", "length ratio", "sentences kept", "loss")
 NOTE = (
     "± is the standard deviation over seeds; in the last column it is Welch's 95 % interval, which "
-    "needs three seeds. Fewer than 30 texts decide nothing. BLEU and chrF: of detokenized text. "
-    "Length ratio: words / reference words. Sentences kept: ends of sentences / those of the "
+    "needs three seeds. Fewer than 30 texts are too few to compare. BLEU and chrF: of detokenized "
+    "text. Length ratio: words / reference words. Sentences kept: ends of sentences / those of the "
     "reference. Loss: nats per subword of the reference. See also the [settings](settings). "
     "sacreBLEU: "
 )
@@ -88,13 +88,13 @@ def write_report(args: argparse.Namespace) -> None:
     for name, folders in runs.items():
         updates = ", ".join(sorted({(f / "trained").read_text().strip() for f in folders}))
         seconds = format_summary(summarize_seeds([read_seconds(f) for f in folders]), 0)
-        costs.append([name, ", ".join(args.seeds), updates, seconds])
+        costs.append([name, updates, seconds])
     base = args.systems[0]
     parts = [
         "# Comparison of position encodings",
         format_table([*HEAD, f"BLEU - {base} (95 %)"], rows),
-        NOTE + format_signature(args.language),
-        format_table(["system", "seeds", "updates", "seconds of training"], costs),
+        f"{NOTE}{format_signature(args.language)}. Seeds: {', '.join(args.seeds)}.",
+        format_table(["system", "updates", "seconds of training"], costs),
         f"## Loss by target position: {title}",
         "![loss by position](loss_by_position.png)",
         "## Learning curves",

@@ -117,17 +117,17 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 
 def find_train_length(path: Path) -> int:
     """Return the number of target tokens, EOS included, of the longest pair that a checkpoint was
-    trained on, or the limit of its sampled stacks, without EOS.
+    trained on, or the limit of its stacks, without EOS.
 
     Raises:
         UserError: the data of the training are not there, or were stacks of unknown lengths.
     """
     _, task = get_options(read_checkpoint(path))
     if hasattr(task, "stack_probability"):  # of the task stacked_translation
-        if task.stack_probability is None:
+        if task.stack_probability is None and task.stack_max_tokens is None:
             raise UserError(
-                f"{path} was trained on stacks, whose lengths it does not store; give the number "
-                "of tokens of the longest one instead"
+                f"{path} was trained on stacks without --stack-max-tokens; give the number of "
+                "tokens of the longest stack instead"
             )
         return task.stack_max_tokens or PAPER_MIN_TOKENS
     longest = 0

@@ -88,8 +88,9 @@ def test_the_report_has_scores_losses_and_curves(tmp_path):
     run(sys.executable, script, tmp_path, *options, "--longest", 0)
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "too few seeds" not in report
-    assert "| cape   | 1, 2, 3 | 40      | 50 ± 10 " in report
-    assert "| sinpos | 1, 2, 3 | 40      | 25 ± 7 " in report  # not the interrupted one
+    assert "Seeds: 1, 2, 3." in report
+    assert "| cape   | 40      | 50 ± 10 " in report
+    assert "| sinpos | 40      | 25 ± 7 " in report  # the interrupted training is left out
     for figure in ("loss_by_position.png", "learning_curves.png"):
         assert figure in report
         assert (tmp_path / figure).stat().st_size > 1000
