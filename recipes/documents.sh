@@ -39,7 +39,7 @@ bash "$ROOT/recipes/train.sh" "$@"
 # 2. A fifth of the updates on stacks of sentences with separators, with half the learning rate. fairseq's
 # multiple of 8 texts would leave a fifth of each batch empty.
 MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
-MORE_WARMUP=$((MORE < 600 ? (MORE + 5) / 6 : 100))
+MORE_WARMUP=$((MORE < 600 ? (MORE + 5) / 6 : 100))  # a sixth of the updates, at most 100
 keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 run mkdir -p "$SAVE"
 if [ -z "$DRY_RUN" ]; then

@@ -30,7 +30,7 @@ class DocumentGenerator(SequenceGenerator):
     Args:
         max_tokens: source tokens of sentences that are searched side by side.
         sentence_prefix: tokens that every translated sentence begins with.
-        report: is called with numbers of sentences as they are translated.
+        report: called with the number of sentences whenever some are translated.
     """
 
     model: Any  # fairseq's ensemble; during a search it is a SentenceSearch

@@ -80,7 +80,7 @@ class StackedTranslationTask(TranslationTask):
     cfg: StackedTranslationConfig
     has_document_model = False  # set when a model is built
     target_prefix: Tensor | None = None  # words that begin every translation, int64 [P]
-    report: Callable[[int], Any] | None = None  # of DocumentGenerator
+    report: Callable[[int], Any] | None = None  # called with numbers of translated sentences
 
     def __init__(
         self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary

@@ -192,4 +192,7 @@ def test_position_loss_knows_the_longest_training_target(
         torch.save(state, path)
         assert main(["position-loss", *arguments, str(path)]) == 1
         assert str(path) in capsys.readouterr().err
+    state["cfg"]["task"]["stack_max_tokens"] = 160
+    torch.save(state, stacked)
+    assert find_train_length(stacked) == 160
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0
