@@ -11,8 +11,8 @@ __version__ = "1.2.0.dev0"
 
 
 def load(checkpoint: Any, **options: Any) -> Any:
-    """Return a translator for raw text: ``inference.translate.Translator``."""
-    from cape_fairseq.inference.translate import Translator
+    """Return a translator for raw text: ``inference.translator.Translator``."""
+    from cape_fairseq.inference.translator import Translator
 
     return Translator(checkpoint, **options)
 

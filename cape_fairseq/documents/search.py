@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
 from cape_fairseq.data.separator import Separator
 from cape_fairseq.documents.batch import EncodedDocuments
 from cape_fairseq.documents.sentence_search import Hypothesis, Sentence, SentenceSearch
+from cape_fairseq.documents.text_search import TextGenerator
 from cape_fairseq.models.key_cache import KeyCache
 
 DEFAULT_MAX_TOKENS = 12_000  # fairseq-generate's
 
 
-class DocumentGenerator(SequenceGenerator):
+class DocumentGenerator(TextGenerator):
     """Beam search of documents; the other arguments are fairseq's.
 
     Args:
@@ -44,11 +44,10 @@ class DocumentGenerator(SequenceGenerator):
         report: Callable[[int], Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(models, dictionary, **kwargs)
+        super().__init__(models, dictionary, report, **kwargs)
         self.max_tokens = max_tokens or DEFAULT_MAX_TOKENS
         self.separator = Separator(dictionary)
         self.sentence_prefix = sentence_prefix
-        self.report = report or (lambda count: None)
 
     @property
     def models(self) -> list[nn.Module]:
@@ -133,13 +132,6 @@ class DocumentGenerator(SequenceGenerator):
         if self.model.must_end(unfin_idx * beam_size, step):
             return True
         return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
-
-    def limit_lengths(self, lengths: Tensor) -> Tensor:
-        """Return the longest output for sources of these lengths, as fairseq does alone."""
-        if self.match_source_len:
-            return lengths
-        limits = (self.max_len_a * lengths.double() + self.max_len_b).long()
-        return limits.clamp(max=self.max_len - 1).clamp(min=self.min_len)
 
     def cut_prefixes(self, prefix_tokens: Tensor | None) -> list[list[list[int]]]:
         """Cut the prefix of each document into those of its first sentences. A sentence that a

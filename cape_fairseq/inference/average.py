@@ -15,6 +15,7 @@ from cape_fairseq.command_line import (
 )
 from cape_fairseq.inference.checkpoints import read_checkpoint
 from cape_fairseq.models.settings import Settings
+from cape_fairseq.models.warm_start import TRAINING_LENGTH
 from cape_fairseq.options import format_flag
 
 EXAMPLES = """
@@ -68,7 +69,8 @@ def average(paths: list[Path]) -> dict[str, Any]:
 
 
 class Mean:
-    """The mean of states, in double precision; integers are those of the last."""
+    """The mean of states, in double precision. Integers are those of the last, and the training
+    length is the longest."""
 
     def __init__(self) -> None:
         self.count = 0  # of states that are not empty
@@ -79,7 +81,10 @@ class Mean:
         """Add a state, unless it is empty."""
         if not state:
             return
-        self.count, self.last = self.count + 1, state
+        longest = self.last.get(TRAINING_LENGTH)
+        self.count, self.last = self.count + 1, dict(state)
+        if longest is not None:
+            self.last[TRAINING_LENGTH] = torch.maximum(longest, state[TRAINING_LENGTH])
         for name, value in state.items():
             if value.is_floating_point():
                 self.sums[name] = self.sums.get(name, 0) + value.double()
@@ -107,6 +112,8 @@ def check_same_model(
         elif name.endswith("position_options"):
             own, other = Settings.decode(model[name]), Settings.decode(first[name])
             differs = own.list_differences(other)
+            if not differs:
+                continue
             reason = f"other position options ({', '.join(map(format_flag, differs))})"
         raise UserError(f"{path} has {reason} than {first_path}")
 

@@ -21,6 +21,7 @@ import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
 from cape_fairseq.data.stacking import PAPER_MIN_TOKENS
 from cape_fairseq.models.config import has_documents
+from cape_fairseq.models.warm_start import TRAINING_LENGTH
 
 
 def load_tensors(path: Path) -> Any:
@@ -116,20 +117,25 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 
 
 def find_train_length(path: Path) -> int:
-    """Return the number of target tokens, EOS included, of the longest pair that a checkpoint was
-    trained on, or the limit of its stacks, without EOS.
+    """Return the number of tokens, EOS included, of the longest text that a checkpoint was trained
+    on. Before version 1.2 none is stored: then it is that of the target side of the training data,
+    or the limit of the stacks.
 
     Raises:
         UserError: the data of the training are not there, or were stacks of unknown lengths.
     """
-    _, task = get_options(read_checkpoint(path))
+    state = read_checkpoint(path)
+    stored = int(state["model"].get(TRAINING_LENGTH, 0))
+    if stored:
+        return stored
+    _, task = get_options(state)
     if hasattr(task, "stack_probability"):  # of the task stacked_translation
         if task.stack_probability is None and task.stack_max_tokens is None:
             raise UserError(
                 f"{path} was trained on stacks without --stack-max-tokens; give the number of "
                 "tokens of the longest stack instead"
             )
-        return task.stack_max_tokens or PAPER_MIN_TOKENS
+        return (task.stack_max_tokens or PAPER_MIN_TOKENS) + 1  # EOS
     longest = 0
     for folder in fairseq_utils.split_paths(str(getattr(task, "data", ""))):
         source, target = getattr(task, "source_lang", None), getattr(task, "target_lang", None)

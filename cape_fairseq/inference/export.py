@@ -23,6 +23,7 @@ from cape_fairseq.inference.segmentation import (
     index_prefix,
     read_prefixes,
 )
+from cape_fairseq.models.token_windows import TokenWindows
 
 EXAMPLES = """
   cape-fairseq export checkpoints/checkpoint_best.pt --output ct2
@@ -41,6 +42,8 @@ def find_obstacle(model: nn.Module) -> str | None:
     cfg, encoding = model.cfg, model.encoder.positions
     if model.encoder.window is not None:
         return "documents (--sentence-context)"
+    if model.encoder.token_windows != TokenWindows():
+        return "windows of tokens (--attention-window), which are options of inference here"
     if cfg.position_augmentation != "none":
         return "--position-augmentation randpos"
     if encoding.name in IN_ATTENTION and float(model.encoder.source_scale) != 1:

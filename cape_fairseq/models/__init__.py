@@ -6,10 +6,11 @@ fairseq's ``--user-dir`` imports models and tasks only, so that this imports wha
 import torch
 
 from cape_fairseq import compat, criterions, optim, preemption  # noqa: F401  (they register themselves)
-from cape_fairseq.models import architectures  # noqa: F401
+from cape_fairseq.models import architectures, stepwise  # noqa: F401
 
 compat.install()
 preemption.install()
+stepwise.install()
 # On new GPUs PyTorch asks cuDNN for attention first, which prepares each new shape for tenths of a
 # second; batches of text have thousands of shapes.
 torch.backends.cuda.enable_cudnn_sdp(False)

@@ -6,6 +6,7 @@ from typing import Any, Optional
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
 from cape_fairseq.models.removed import REMOVED, check_removed
+from cape_fairseq.models.token_windows import validate_windows
 from cape_fairseq.options import choice, format_flag, list_fields, option, require, validate
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
 from cape_fairseq.positions.randpos import RandposConfig
@@ -30,6 +31,24 @@ SINUSOID_HELP = (
 SOURCE_SCALE_HELP = (
     "factor of source positions: a number, or auto for target tokens / source tokens of the "
     "training data (default: auto for cape and rope_cross, else 1)"
+)
+WINDOW_HELP = (
+    "longer texts than in training: self-attention sees tokens at most this far away (default: all)"
+)
+CROSS_WINDOW_HELP = (
+    "longer texts than in training, encodings that rotate cross-attention: it sees source tokens "
+    "whose scaled position is at most this far from the target position (default: all)"
+)
+GAIN_HELP = (
+    "step-by-step decoding, encodings that rotate cross-attention: let the target position follow "
+    "the attention by this share of its lag, 0 to 1 (default: off)"
+)
+OFFSET_HELP = (
+    "--alignment-gain: how far the attention looks ahead of a right target position (default: 0)"
+)
+END_HELP = (
+    "--alignment-gain: no EOS while the last source token is farther from the target position than "
+    "this (default: half of --cross-attention-window)"
 )
 RESIDUAL_HELP = (
     "default: fairseq's; admin: weigh the residuals of a post-norm model by a profile of training "
@@ -66,6 +85,15 @@ class PositionOptions:
 
 
 @dataclass
+class WindowOptions:
+    attention_window: Optional[int] = option(None, WINDOW_HELP, minimum=1)
+    cross_attention_window: Optional[int] = option(None, CROSS_WINDOW_HELP, minimum=1)
+    alignment_gain: Optional[float] = option(None, GAIN_HELP)
+    alignment_offset: Optional[float] = option(None, OFFSET_HELP)
+    alignment_end: Optional[float] = option(None, END_HELP, minimum=0)
+
+
+@dataclass
 class ModelOptions:
     activation_fn: choice(*ACTIVATIONS) = option("relu", "activation of the feed-forward networks")
     output_bias: bool = option(
@@ -82,7 +110,7 @@ class ModelOptions:
 
 
 ENCODING_CONFIGS = tuple(dict.fromkeys(cls.config for cls in ENCODINGS.values() if cls.config))
-PLUGIN_CONFIGS = (PositionOptions, *ENCODING_CONFIGS, RandposConfig, ModelOptions)
+PLUGIN_CONFIGS = (PositionOptions, *ENCODING_CONFIGS, RandposConfig, WindowOptions, ModelOptions)
 # Made from a list, because the encodings of ``positions/`` register themselves.
 PositionalTransformerConfig = make_dataclass(
     "PositionalTransformerConfig", [], bases=(*PLUGIN_CONFIGS, TransformerConfig)
@@ -153,7 +181,7 @@ def base_architecture(args: Any) -> None:
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
     options = list_options(args)
     reject_foreign_options(args, {item.name for item in options})
-    for item in (*options, *list_fields(ModelOptions)):
+    for item in (*options, *list_fields(WindowOptions, ModelOptions)):
         if getattr(args, item.name, None) is None:
             setattr(args, item.name, item.default)
     if isinstance(args.source_bos, bool):  # YAML reads on and off so
@@ -206,7 +234,7 @@ def reject_foreign_options(args: Any, names: set[str]) -> None:
 
 def validate_options(args: Any) -> None:
     """Raise ValueError if the value of an option is not allowed, or does not fit the encoding."""
-    validate(args, (*list_options(args), *list_fields(ModelOptions)))
+    validate(args, (*list_options(args), *list_fields(WindowOptions, ModelOptions)))
     cls = find_encoding(args)
     cls.validate(args)
     if args.output_bias:
@@ -222,6 +250,7 @@ def validate_options(args: Any) -> None:
             require(not getattr(args, name), name, "set", "left out with --residual-init admin")
     validate_positions(args, cls)
     validate_documents(args)
+    validate_windows(args, cls.find_base(args).rotates_cross_attention)
 
 
 def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:

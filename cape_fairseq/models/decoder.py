@@ -7,28 +7,20 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.key_cache import KeyCache
-from cape_fairseq.models.positional_side import PositionalSide, Positions
+from cape_fairseq.models.positional_side import PositionalSide
+from cape_fairseq.models.source_attention import AlignedToken, SourceAttention, Step
 from cape_fairseq.models.source_state import EncoderOut, SourceState, get_source
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
 from cape_fairseq.modules.graph import keep_in_graph
 from cape_fairseq.modules.layers import DecoderLayer
-from cape_fairseq.modules.masks import build_mask, drop_bos, has_leading_padding, has_padding
+from cape_fairseq.modules.masks import drop_bos
 from cape_fairseq.modules.plan import AttentionPlan
 from cape_fairseq.modules.precision import autocast
-from cape_fairseq.modules.windows import Window, WindowMask, find_first
+from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import LayerBiases, Noise
 from cape_fairseq.positions.layout import Layout, find_layout
-
-
-class Step(NamedTuple):
-    """Say what a call of the decoder computes."""
-
-    queries: int  # scores of so many tokens, the last ones
-    causal: bool  # later tokens are hidden
-    cache: KeyCache | None = None  # of earlier tokens; None in the parallel pass
-    has_source_keys: bool = False  # an earlier step computed those of the cross-attention
 
 
 class DecoderPlan(NamedTuple):
@@ -38,9 +30,10 @@ class DecoderPlan(NamedTuple):
     cross_attention: AttentionPlan
     biases: list[LayerBiases]  # of each layer; layers beyond the end have none
     embeddings: list[Tensor]  # added to the input of each layer, [B or 1, T, C] each
+    aligned: AlignedToken | None = None  # with --alignment-gain, in steps
 
 
-class PositionalDecoder(PositionalSide, TransformerDecoderBase):
+class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase):
     """Transformer decoder."""
 
     def __init__(
@@ -72,9 +65,7 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         encoder_out: EncoderOut | None = None,
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
-        full_context_alignment: bool = False,
         alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
         noise: Noise = None,
         all_tokens: bool = False,
         **_: Any,
@@ -86,33 +77,47 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
-        length, causal = prev_output_tokens.size(1), not full_context_alignment
-        step = Step(length, causal)
+        length = prev_output_tokens.size(1)
+        step = Step(length)
         if incremental_state is not None:
-            step = self.begin_step(length if all_tokens else 1, causal, incremental_state)
-        plan = self.plan_layers(prev_output_tokens, get_source(encoder_out), noise, step)
-        # Weights cost time, and in training only a criterion on alignments needs them.
-        wants_weights = alignment_layer is not None or self.align_in_training or not self.training
-        if alignment_layer is None:
-            alignment_layer = self.num_layers - 1
-        weighted_layer = alignment_layer if wants_weights else None
+            step = self.begin_step(length if all_tokens else 1, incremental_state)
+        source = get_source(encoder_out)
+        plan = self.plan_layers(prev_output_tokens, source, noise, step)
+        wanted = self.choose_weighted_layer(alignment_layer, plan)
+        last = self.num_layers - 1
+        weighted = {wanted} if plan.aligned is None else {wanted, last}
         x = self.embed(prev_output_tokens[:, -step.queries :], plan.embeddings)
-        states, weights = self.run_layers(x, encoder_out, plan, incremental_state, weighted_layer)
+        states, weights = self.run_layers(x, encoder_out, plan, incremental_state, weighted)
         x = self.finish(states[-1])
-        if weights is not None:
-            weights = self.average_weights(weights, alignment_heads, encoder_out).type_as(x)
         if not features_only:
             x = self.output_layer(x)
         elif self.training and self.output_projection is not None:
             x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
-        return x, {"attn": [weights], "inner_states": states}
+        if plan.aligned is not None:
+            step.cache.position = self.advance(plan.aligned, weights[last])
+            x = x if features_only else self.delay_end(x, plan.aligned)
+        attention = None
+        if wanted in weights:
+            attention = self.average_weights(weights[wanted], encoder_out).type_as(x)
+        return x, {"attn": [attention], "inner_states": states}
 
-    def begin_step(self, queries: int, causal: bool, incremental_state: IncrementalState) -> Step:
+    def begin_step(self, queries: int, incremental_state: IncrementalState) -> Step:
         """Begin a step that keeps the keys of its tokens for later ones."""
         cache = incremental_state.setdefault(KEY_CACHE, KeyCache())
+        cache.reach = self.token_windows.attention
         attention = self.layers[0].encoder_attn
         source = {} if attention is None else attention._get_input_buffer(incremental_state)
-        return Step(queries, causal, cache, has_source_keys=bool(source))
+        return Step(queries, cache, has_source_keys=bool(source))
+
+    def choose_weighted_layer(self, given: int | None, plan: DecoderPlan) -> int | None:
+        """Return the layer whose cross-attention weights are returned, or None. They cost time, and
+        in training only a criterion on alignments needs them; those of windows have no room in
+        fairseq's generators."""
+        is_wanted = given is not None or self.align_in_training or not self.training
+        has_windows = self.token_windows.cross_attention is not None
+        if not is_wanted or has_windows or plan.cross_attention.blocks is not None:
+            return None
+        return self.num_layers - 1 if given is None else given
 
     def plan_layers(
         self, tokens: Tensor, source: SourceState | None, noise: Noise, step: Step
@@ -124,16 +129,20 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         if self.training and torch.is_grad_enabled() and source is not None:
             self.positions.count_lengths(layout, source.layout)
         queries = layout.select(slice(-step.queries, None))
-        cross_plan = AttentionPlan()
+        cross_plan, aligned = AttentionPlan(), None
         if source is not None:
             moved = positions.moved[:, -step.queries :]
-            cross_plan = self.plan_cross_attention(queries, moved, source, step)
+            placed = self.place_in_source(queries, moved, source, step)
+            cross_plan = self.plan_cross_attention(queries, placed, source, step)
+            aligned = self.find_aligned(queries, placed, source, step, cross_plan)
         new_source = None if step.has_source_keys else source
+        keys, attended = self.find_keys(layout, positions.attended, step)
         return DecoderPlan(
-            self_attention=self.plan_self_attention(layout, positions, step),
+            self_attention=self.plan_self_attention(keys, attended, step.queries, causal=True),
             cross_attention=cross_plan,
             biases=self.compute_biases(queries, new_source, self.bound_offsets(layout)),
             embeddings=positions.embeddings,
+            aligned=aligned,
         )
 
     def run_layers(
@@ -142,11 +151,11 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         encoder_out: EncoderOut | None,
         plan: DecoderPlan,
         incremental_state: IncrementalState | None,
-        weighted_layer: int | None,
-    ) -> tuple[list[Tensor], Tensor | None]:
+        weighted: set[int | None],
+    ) -> tuple[list[Tensor], dict[int, Tensor]]:
         """Return the input of the first layer and the outputs of all, each [T, B, C], and the
-        cross-attention weights [B, H, T, S] of ``weighted_layer``."""
-        states, weights = [x], None
+        cross-attention weights of the ``weighted`` layers, [B, H, T, S or W]."""
+        states, weights = [x], {}
         hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
         for layer in self.layers:
             if layer.number > 0:
@@ -156,14 +165,14 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
                 biases = plan.biases[layer.number]
                 self_plan = self_plan._replace(biases=biases.self_attention)
                 cross_plan = cross_plan._replace(biases=biases.cross_attention)
-            if layer.number == weighted_layer and cross_plan.blocks is None:
+            if layer.number in weighted:
                 cross_plan = cross_plan._replace(need_weights=True)
             x, layer_weights = self.run_layer(
                 layer, x, hidden, self_plan, cross_plan, incremental_state
             )
             states.append(x)
             if layer_weights is not None:
-                weights = layer_weights
+                weights[layer.number] = layer_weights
         return states, weights
 
     def finish(self, x: Tensor) -> Tensor:
@@ -172,11 +181,9 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
         x = x.transpose(0, 1)
         return x if self.project_out_dim is None else self.project_out_dim(x)
 
-    def average_weights(
-        self, weights: Tensor, heads: int | None, encoder_out: EncoderOut
-    ) -> Tensor:
+    def average_weights(self, weights: Tensor, encoder_out: EncoderOut) -> Tensor:
         """Average weights [B, H, T, S] over heads, without the source BOS."""
-        weights = weights[:, :heads].mean(dim=1)
+        weights = weights.mean(dim=1)
         if not self.has_source_bos:
             return weights
         return drop_bos(weights, encoder_out["encoder_padding_mask"][0])
@@ -202,48 +209,18 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
             last = source.layout.sentence.amax(1, keepdim=True)
         return find_layout(tokens, self.padding_idx, self.separator.index, True, first, last)
 
-    def plan_self_attention(
-        self, layout: Layout, positions: Positions, step: Step
-    ) -> AttentionPlan:
-        """Plan the self-attention of a step to all tokens, and to the keys of earlier sentences."""
-        if self.window is None:
-            # Padding on the right is later than every real token, and so hidden already.
-            is_hidden = step.causal and not has_leading_padding(layout.padding)
-            padding = None if is_hidden else layout.padding
-            return self.plan_sentence(positions.attended, step.queries, padding, step.causal)
-        attended = positions.attended
-        if step.cache is not None:
+    def find_keys(self, layout: Layout, attended: Tensor, step: Step) -> tuple[Layout, Tensor]:
+        """Return the layout and the positions of the keys of self-attention: those of all tokens,
+        or in a step those of the cache and of the new token."""
+        if step.cache is None:
+            return layout, attended
+        if self.window is not None:
             new = layout.select(slice(-step.queries, None))
             layout = step.cache.advance(new, self.window)
             attended = self.positions.attention_positions(layout.offset, layout.column, False)
-        return self.plan_document(layout, attended, step.queries, step.causal)
-
-    def plan_cross_attention(
-        self, queries: Layout, positions: Tensor, source: SourceState, step: Step
-    ) -> AttentionPlan:
-        """Plan the cross-attention of queries with this layout and these positions."""
-        plan = self.plan_source_mask(queries, source.layout)
-        if not self.positions.rotates_cross_attention:
-            return plan
-        if self.window is not None and self.cross_window.sees_earlier:
-            positions = positions + find_starts(source, queries)
-        rotation = self.positions.rotation(positions)
-        if step.has_source_keys:
-            return plan._replace(query_rotation=rotation)
-        key_rotation = self.positions.rotation(source.positions)
-        return plan._replace(query_rotation=rotation, key_rotation=key_rotation)
-
-    def plan_source_mask(self, queries: Layout, source: Layout) -> AttentionPlan:
-        """Plan what queries see of the source: all of a sentence, or a document's window."""
-        padding = source.padding if has_padding(source.padding) else None
-        if self.window is None:
-            return AttentionPlan(build_mask(padding, 1, causal=False))
-        mask = WindowMask(
-            self.cross_window, queries.sentence, source.sentence, queries.padding, padding
-        )
-        if mask.is_long:
-            return AttentionPlan(blocks=mask.build_blocks())
-        return AttentionPlan(mask.build())
+            return layout, attended
+        seen = slice(step.cache.count_unseen(layout.padding.size(1) - step.queries), None)
+        return layout.select(seen), attended[:, seen]
 
     def compute_biases(
         self, queries: Layout, source: SourceState | None, bound: int
@@ -274,13 +251,3 @@ class PositionalDecoder(PositionalSide, TransformerDecoderBase):
     def max_positions(self) -> int:
         """Return the number of target tokens."""
         return self.length_limit
-
-
-def find_starts(source: SourceState, target: Layout) -> Tensor:
-    """Return the position of the first token of each target token's source sentence, [B, T].
-
-    With a wide window of cross-attention the positions of the source count through the text, and
-    target sentences begin where their source sentences do.
-    """
-    columns = find_first(source.layout.sentence, target.sentence)
-    return source.positions.gather(1, columns).clamp(min=0)  # padding on the left has -1

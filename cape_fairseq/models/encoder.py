@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.positional_side import PositionalSide
-from cape_fairseq.models.source_state import SOURCE_STATE, EncoderOut, SourceState
+from cape_fairseq.models.source_state import SOURCE_STATE, EncoderOut, SourceState, find_last
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.masks import count_leading, has_padding
@@ -33,6 +33,8 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         side = Side("encoder", cfg.encoder.layers, dim, heads, limit, self.padding_idx)
         self.build_positions(cfg, side, window)
         self.register_buffer("source_scale", torch.ones(()))
+        # Tokens of the longest text of training on either side, with EOS; 0 if unknown.
+        self.register_buffer("training_length", torch.zeros((), dtype=torch.long))
         self.register_buffer("words", hash_words(dictionary))
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
@@ -70,7 +72,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         offsets = self.scale_positions(layout.offset)
         summary = self.noise_source.summarize(offsets, layout.padding)
         positions = self.find_positions(layout, tokens.size(1), noise, summary)
-        plans = self.plan_layers(layout, positions.attended, padding)
+        plans = self.plan_layers(layout, positions.attended)
         if self.training and torch.is_grad_enabled():
             self.positions.count_lengths(layout)
 
@@ -92,9 +94,15 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         """Return what the decoder needs to know of the source."""
         if not self.positions.rotates_cross_attention:
             return SourceState(layout.expand(), summary=summary)
-        if self.cross_window.sees_earlier:  # sentences are seen in their places
+        if self.counts_through_text:
             positions = self.scale_positions(layout.index)
-        return SourceState(layout.expand(), positions.expand(layout.padding.shape), summary)
+        positions = positions.expand(layout.padding.shape)
+        state = SourceState(layout.expand(), positions, summary)
+        if self.token_windows.cross_attention is not None:
+            state = state._replace(scale=float(self.source_scale))  # a GPU is waited for
+        elif self.token_windows.alignment is None:
+            return state
+        return state._replace(last=positions.gather(1, find_last(layout.padding)))
 
     def forward_torchscript(self, net_input: dict[str, Tensor]) -> EncoderOut:
         """Encode for a generator of fairseq's, which would stop after a document's first sentence.
@@ -109,15 +117,10 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             )
         return super().forward_torchscript(net_input)
 
-    def plan_layers(
-        self, layout: Layout, positions: Tensor, padding: Tensor | None
-    ) -> list[AttentionPlan]:
+    def plan_layers(self, layout: Layout, positions: Tensor) -> list[AttentionPlan]:
         """Plan the self-attention of each layer."""
         length = layout.padding.size(1)
-        if self.window is None:
-            plan = self.plan_sentence(positions, length, padding, causal=False)
-        else:
-            plan = self.plan_document(layout, positions, length, causal=False)
+        plan = self.plan_self_attention(layout, positions, length, causal=False)
         biases = self.positions.attention_biases(layout.offset, None, self.bound_offsets(layout))
         plans = [plan] * len(self.layers)
         for number, layer in enumerate(biases):
@@ -148,7 +151,12 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         return states
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Reorder the rows of the output, for beam search."""
+        """Reorder the rows of the output, for beam search. With a window of cross-attention, which
+        is for long sources, nothing is copied while no text is finished: hypotheses of one text
+        have the same source."""
+        rows = encoder_out["encoder_padding_mask"][0].size(0)
+        if self.token_windows.cross_attention is not None and len(new_order) == rows:
+            return encoder_out
         reordered = super().reorder_encoder_out(encoder_out, new_order)
         return {**reordered, SOURCE_STATE: encoder_out[SOURCE_STATE].select(new_order)}
 

@@ -8,15 +8,19 @@ from torch import Tensor
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions.layout import Layout, find_spans
 
+WAIT = 32  # tokens; what no sentence sees any more is dropped so often on a GPU, which must wait
+
 
 class KeyCache:
-    """Keys and values of the self-attention of each layer, and in documents their layout.
+    """What step-by-step decoding keeps of earlier tokens, a row for each hypothesis.
 
     In a step the decoder calls :meth:`advance`, then each layer :meth:`append`.
 
     Args:
-        layout: of the tokens, [B, S] each; None without documents, and before the first token.
-        keys, values: by number of the layer, [B, H, S, D].
+        layout: of the tokens in documents, [B, S] each; None before the first token.
+        keys, values: of the self-attention, by number of the layer, [B, H, S, D].
+        position: of the next token in the source, float32 [B, 1]; with an alignment only.
+        reach: queries see so many tokens before their own; None if all.
     """
 
     def __init__(
@@ -24,30 +28,42 @@ class KeyCache:
         layout: Layout | None = None,
         keys: dict[int, Tensor] | None = None,
         values: dict[int, Tensor] | None = None,
+        position: Tensor | None = None,
+        reach: int | None = None,
     ) -> None:
         self.layout, self.keys, self.values = layout, keys or {}, values or {}
+        self.position, self.reach = position, reach
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the keys and values of new tokens; return all of the layer."""
+        """Append the keys and values of new tokens, and drop those that no query sees any more.
+        Return all of the layer."""
         if layer in self.keys:
-            keys = torch.cat([self.keys[layer], keys], dim=2)
-            values = torch.cat([self.values[layer], values], dim=2)
+            first = self.count_unseen(self.keys[layer].size(2))
+            keys = torch.cat([self.keys[layer][:, :, first:], keys], dim=2)
+            values = torch.cat([self.values[layer][:, :, first:], values], dim=2)
         # Every step reads them.
         self.keys[layer], self.values[layer] = keys.contiguous(), values.contiguous()
         return self.keys[layer], self.values[layer]
 
+    def count_unseen(self, earlier: int) -> int:
+        """Return how many of the earlier tokens are out of the reach of the next one."""
+        return 0 if self.reach is None else max(0, earlier - self.reach)
+
     def advance(self, layout: Layout, window: Window) -> Layout:
-        """Add the layout of new tokens, which count on from the last column, and drop the first
-        columns that no text sees any more, keys and values as well. Return the layout of all that
-        stay."""
+        """Add the layout of new tokens of a document, which count on from the last column, and drop
+        the first columns that no text sees any more, keys and values as well. Return the layout of
+        all that stay."""
         if self.layout is None:
             self.layout = layout.expand()
             return self.layout
         column = layout.column - layout.column[:, :1] + self.layout.column[:, -1:] + 1
         earlier = self.layout.column.size(1)
         self.layout = self.layout.join(layout._replace(column=column))
-        first, _ = window.find_columns(layout.sentence, self.layout.sentence)
-        self.drop(min(int(first.min()), earlier))
+        unseen = self.count_unseen(earlier)
+        if layout.padding.device.type == "cpu" or earlier % WAIT == 0:
+            first, _ = window.find_columns(layout.sentence, self.layout.sentence)
+            unseen = max(unseen, min(int(first.min()), earlier))
+        self.drop(unseen)
         return self.layout
 
     def drop(self, count: int) -> None:
@@ -80,4 +96,5 @@ class KeyCache:
         layout = None if self.layout is None else self.layout.select_rows(rows)
         keys = {layer: x.index_select(0, rows) for layer, x in self.keys.items()}
         values = {layer: x.index_select(0, rows) for layer, x in self.values.items()}
-        return KeyCache(layout, keys, values)
+        position = None if self.position is None else self.position.index_select(0, rows)
+        return KeyCache(layout, keys, values, position, self.reach)

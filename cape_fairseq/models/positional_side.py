@@ -1,5 +1,6 @@
 """Positions in an encoder or decoder: what both sides share."""
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -9,9 +10,10 @@ from torch.utils.checkpoint import checkpoint
 
 from cape_fairseq.data.separator import Separator
 from cape_fairseq.models.config import find_encoding
-from cape_fairseq.modules.masks import build_mask, has_padding
+from cape_fairseq.models.token_windows import TokenWindows
+from cape_fairseq.modules.masks import build_mask, has_leading_padding, has_padding
 from cape_fairseq.modules.plan import AttentionPlan
-from cape_fairseq.modules.windows import Window, WindowMask
+from cape_fairseq.modules.windows import Condition, Mask, Window
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise, PositionEncoding, Summary
 from cape_fairseq.positions.layout import Layout
@@ -33,7 +35,8 @@ class PositionalSide:
     """An encoder or decoder with ``positions``, a mixin for fairseq's.
 
     ``window`` are the sentences that self-attention sees, or None without ``--sentence-context``;
-    ``cross_window`` those that the decoder sees of the source.
+    ``cross_window`` those that the decoder sees of the source. ``token_windows`` limit both by
+    tokens.
     """
 
     def build_positions(self, cfg: Any, side: Side, window: Window | None) -> None:
@@ -42,6 +45,7 @@ class PositionalSide:
         self.autocast = cfg.autocast
         self.window = window
         self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
+        self.token_windows = TokenWindows.of(cfg)
         self.checkpoint_activations = cfg.checkpoint_activations
         self.positions = find_encoding(cfg)(cfg, side)
         is_random = cfg.position_augmentation == "randpos"
@@ -67,6 +71,12 @@ class PositionalSide:
         """Return the number of tokens that a text may have."""
         limit = None if self.window is not None else self.positions.max_length
         return UNLIMITED if limit is None else limit
+
+    @property
+    def counts_through_text(self) -> bool:
+        """Return whether cross-attention counts source positions through a whole document."""
+        sees_neighbours = self.cross_window.sees_earlier
+        return sees_neighbours or self.token_windows.cross_attention is not None
 
     def wrap_layer(self, layer: nn.Module, cfg: Any) -> nn.Module:
         """Apply FSDP as fairseq does."""
@@ -115,41 +125,46 @@ class PositionalSide:
         embeddings = self.positions.embed(moved[:, -queries:], self.bound_offsets(layout))
         return Positions(moved, attended, embeddings)
 
-    def plan_sentence(
-        self, positions: Tensor, queries: int, padding: Tensor | None, causal: bool
-    ) -> AttentionPlan:
-        """Plan the self-attention of single sentences.
-
-        Args:
-            positions: of all keys, [B or 1, S]; the last ``queries`` ones are those of queries.
-            padding: bool [B, S], True at padding, or None if none has to be hidden.
-        """
-        q_positions = positions[:, -queries:]
-        bias = self.positions.score_bias(q_positions, positions)
-        rotation = self.positions.rotation(q_positions)
-        mask = build_mask(padding, queries, causal, bias)
-        return AttentionPlan(mask, None, causal, rotation, rotation)
-
-    def plan_document(
+    def plan_self_attention(
         self, layout: Layout, positions: Tensor, queries: int, causal: bool
     ) -> AttentionPlan:
-        """Plan the self-attention of documents: ``layout`` and ``positions`` are those of all keys,
-        and the last ``queries`` ones are those of queries."""
+        """Plan the self-attention: ``layout`` and ``positions`` are those of all keys, and the last
+        ``queries`` ones are those of queries."""
         q_layout, q_positions = layout.select(slice(-queries, None)), positions[:, -queries:]
-        rotation = self.positions.rotation(q_positions)
 
         def compute_bias(rows: slice, columns: slice) -> Tensor | None:
             return self.positions.score_bias(q_positions[:, rows], positions[:, columns])
 
-        mask = WindowMask(
-            self.window,
-            q_layout.sentence,
-            layout.sentence,
-            q_layout.padding,
-            layout.padding if has_padding(layout.padding) else None,
-            causal,
-            compute_bias,
-        )
-        blocks = mask.build_blocks() if mask.is_long else None
-        whole = None if mask.is_long else mask.build()
-        return AttentionPlan(whole, blocks, causal, rotation, rotation)
+        # Padding on the right is later than every real token, and so hidden already.
+        check_padding = has_leading_padding if causal else has_padding
+        hides_padding = check_padding(layout.padding)
+        conditions = self.list_conditions(q_layout, layout, causal)
+        mask, blocks = None, None
+        if not conditions:
+            padding = layout.padding if hides_padding else None
+            mask = build_mask(padding, queries, causal, compute_bias(slice(None), slice(None)))
+        else:
+            limits = Mask(
+                conditions,
+                q_layout.padding,
+                layout.padding,
+                hides_padding,
+                has_own_keys=True,
+                bias=compute_bias,
+            )
+            mask, blocks = limits.divide()
+        rotation = self.positions.rotation(q_positions)
+        return AttentionPlan(mask, blocks, causal, rotation, rotation)
+
+    def list_conditions(self, queries: Layout, keys: Layout, causal: bool) -> list[Condition]:
+        """List the conditions on which queries see keys of their own side, besides padding; those
+        of a single text that are only causal have a kernel of their own."""
+        conditions = []
+        if self.window is not None:
+            conditions.append(Condition(self.window, queries.sentence, keys.sentence))
+        window = self.token_windows.find_attention(keys.padding.size(1), causal)
+        if window is None and causal and conditions:
+            window = Window(math.inf)
+        if window is not None:
+            conditions.append(Condition(window, queries.column, keys.column))
+        return conditions

@@ -16,6 +16,7 @@ from torch import Tensor, distributed
 
 from cape_fairseq.models.config import (
     PositionalTransformerConfig,
+    WindowOptions,
     base_architecture,
     fill_max_positions,
     list_options,
@@ -26,10 +27,11 @@ from cape_fairseq.models.dimensions import check_dimensions
 from cape_fairseq.models.encoder import PositionalEncoder
 from cape_fairseq.models.settings import Settings
 from cape_fairseq.models.source_scale import resolve_source_scale
+from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.models.warm_start import prepare_state_dict
 from cape_fairseq.modules.admin import initialize_omegas
 from cape_fairseq.modules.dropout import name_dropouts, replace_dropout
-from cape_fairseq.options import format_flag
+from cape_fairseq.options import format_flag, list_fields
 from cape_fairseq.positions.base import Noise
 
 logger = logging.getLogger(__name__)
@@ -75,6 +77,11 @@ class PositionalTransformer(TransformerModelBase):
             initialize_omegas(model, task)
             args.is_profiled = True
         task_options = getattr(task, "cfg", None) or getattr(task, "args", None)
+        if args.alignment_gain:
+            logger.info(
+                "--alignment-gain acts in step-by-step decoding alone, not in losses of training "
+                "and validation"
+            )
         model.decoder.align_in_training = bool(getattr(task_options, "load_alignments", False))
         logger.info("positions: %s", model.describe_positions())
         return model
@@ -96,10 +103,29 @@ class PositionalTransformer(TransformerModelBase):
 
     def describe_positions(self) -> str:
         """List the position options and the source scale."""
-        options = [(format_flag(i.name), getattr(self.cfg, i.name)) for i in list_options(self.cfg)]
+        fields = [*list_options(self.cfg), *list_fields(WindowOptions)]
+        options = [(format_flag(i.name), getattr(self.cfg, i.name)) for i in fields]
         options = [o for o in options if o[1] is not None and o[1] is not False]
         given = [f"{flag} {value}" for flag, value in options]
         return f"{', '.join(given)}; source scale {float(self.encoder.source_scale):.4f}"
+
+    def set_token_windows(self, windows: TokenWindows) -> None:
+        """Use other windows of tokens, and another alignment, from now on."""
+        self.encoder.token_windows = self.decoder.token_windows = windows
+
+    def prepare_for_inference_(self, cfg: Any) -> None:
+        """Prepare the model as fairseq does, for its commands and its hub interface.
+
+        Raises:
+            ValueError: alignments are to be printed, and a window of cross-attention has none.
+        """
+        has_window = self.decoder.token_windows.cross_attention is not None
+        if has_window and getattr(cfg.generation, "print_alignment", None):
+            raise ValueError(
+                "--print-alignment is set, but --cross-attention-window returns no attention "
+                "weights; leave out one of them"
+            )
+        super().prepare_for_inference_(cfg)
 
     def set_num_updates(self, num_updates: int) -> None:
         super().set_num_updates(num_updates)
@@ -132,6 +158,15 @@ class PositionalTransformer(TransformerModelBase):
         length = max(source_length, prev_output_tokens.size(1))
         self.encoder.positions.prepare(self.decoder.positions, length)
 
+    def record_lengths(self, *batch: Tensor) -> None:
+        """Record the longest text of training, of either side and in any process; int64 [B, T]."""
+        longest = self.encoder.training_length
+        for tokens in batch:
+            length = tokens.ne(self.encoder.padding_idx).sum(1).max()
+            torch.maximum(longest, length, out=longest)
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(longest, distributed.ReduceOp.MAX)
+
     def forward(
         self,
         src_tokens: Tensor,
@@ -145,6 +180,7 @@ class PositionalTransformer(TransformerModelBase):
         source_noise = target_noise = None
         if self.training:
             source_noise, target_noise = self.sample_noise(src_tokens, prev_output_tokens)
+            self.record_lengths(src_tokens, prev_output_tokens)
             if src_tokens.device.type != "cpu":  # where fewer operations are faster
                 self.prepare_positions(src_tokens, prev_output_tokens)
         encoder_out = self.encoder(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cape_fairseq.modules.kernels import DotProduct, rotate
-from cape_fairseq.modules.plan import AttentionPlan, Block
+from cape_fairseq.modules.plan import AttentionPlan, take_columns
 
 IncrementalState = dict[str, Any]  # fairseq's: keys and values of the source, and a cache:
 KEY_CACHE = "key_cache"  # of earlier target tokens, for all layers (models/key_cache.py)
@@ -46,7 +46,7 @@ class Attention(MultiheadAttention):
         if v.dtype != q.dtype:  # biases make float32 of what they are added to
             q, k, v = q.float(), k.float(), v.float()
         if plan.blocks is not None:
-            x, weights = self.attend_blocks(q, k, v, plan.blocks), None
+            x, weights = self.attend_blocks(q, k, v, plan)
         else:
             x, weights = self.attend(q, k, v, plan)
         x = self.project_output(x.permute(2, 0, 1, 3).flatten(2), query.dtype)
@@ -58,19 +58,34 @@ class Attention(MultiheadAttention):
         """Run the kernel on q [B, H, T, D], k and v [B, H, S, D]."""
         # A single query after earlier ones sees all keys.
         causal = plan.causal and plan.mask is None and q.size(2) == k.size(2)
-        # For a single query, the fused kernel of CPUs takes three times as long.
-        single = q.size(2) == 1 and not self.training and q.device.type == "cpu"
-        need_weights = plan.need_weights or single
+        need_weights = plan.need_weights or self.is_single(q)
         return self.kernel(q, k, v, plan.mask, causal, self.dropout_probability, need_weights)
 
-    def attend_blocks(self, q: Tensor, k: Tensor, v: Tensor, blocks: list[Block]) -> Tensor:
-        """Run the kernel block by block: the same result in less memory."""
-        dropout, parts = self.dropout_probability, []
-        for queries, keys, mask, start in blocks:
-            k_part, v_part = k[:, :, keys], v[:, :, keys]
-            x, _ = self.kernel(q[:, :, queries], k_part, v_part, mask, dropout=dropout, start=start)
+    def attend_blocks(
+        self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run the kernel block by block: the same result in less memory. The weights are those of
+        the last block, for its keys."""
+        parts, weights = [], None
+        for block in plan.blocks:
+            k_part = take_columns(k, block.keys, dim=2)
+            v_part = take_columns(v, block.keys, dim=2)
+            x, weights = self.kernel(
+                q[:, :, block.queries],
+                k_part,
+                v_part,
+                block.mask,
+                dropout=self.dropout_probability,
+                need_weights=plan.need_weights or self.is_single(q),
+                own_column=block.own_column,
+            )
             parts.append(x)
-        return torch.cat(parts, dim=2)
+        return torch.cat(parts, dim=2), weights
+
+    def is_single(self, q: Tensor) -> bool:
+        """Return whether there is a single query on a CPU, whose fused kernel takes three times as
+        long as weights."""
+        return q.size(2) == 1 and not self.training and q.device.type == "cpu"
 
     @property
     def dropout_probability(self) -> float:

@@ -19,7 +19,7 @@ class DotProduct(nn.Module):
         causal: bool = False,
         dropout: float = 0.0,
         need_weights: bool = False,
-        start: int | None = None,
+        own_column: int | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from q [B, H, T, D] to k and v [B, H, S, D].
 
@@ -29,7 +29,7 @@ class DotProduct(nn.Module):
             causal: without a mask, let query i see keys 0 to i only; S equals T.
             dropout: probability of dropping an attention weight.
             need_weights: also return the weights [B, H, T, S], before dropout.
-            start: number of keys before that of the first query (default: S - T).
+            own_column: column of the first query's own key (default: S - T).
         """
         if not need_weights:
             if mask is not None and mask.is_floating_point():

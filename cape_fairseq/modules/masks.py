@@ -4,13 +4,10 @@ import torch
 from torch import Tensor
 
 
-def causal_mask(queries: int, keys: int, device: torch.device, start: int | None = None) -> Tensor:
-    """Return bool [T, S], True where a key is not later than the query.
-
-    The key of the first query is number ``start``; by default the last T keys are the queries'.
-    """
-    start = keys - queries if start is None else start
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(start)
+def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return bool [T, S], True where a key is not later than the query. The last T keys are those
+    of the queries."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def build_mask(
@@ -28,8 +25,7 @@ def build_mask(
         bool [B, 1, 1 or T, S], float [B or 1, H, T, S], or None.
     """
     visible = None if padding is None else ~padding[:, None, None, :]
-    is_needed = visible is not None or bias is not None
-    if causal and queries > 1 and is_needed:
+    if causal and (visible is not None or (bias is not None and queries > 1)):
         keys = bias.size(-1) if padding is None else padding.size(1)
         device = bias.device if padding is None else padding.device
         past = causal_mask(queries, keys, device)

@@ -4,14 +4,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+Columns = slice | Tensor  # the same columns of all rows, or int64 [B, W]
+
 
 class Block(NamedTuple):
-    """Consecutive queries, and the consecutive keys from the first that any of them sees."""
+    """Consecutive queries, and the keys that they see."""
 
     queries: slice
-    keys: slice
+    keys: Columns
     mask: Tensor  # of both; see kernels.DotProduct
-    start: int  # the first query's own key is so many behind the block's first
+    own_column: int | None = None  # the first query's own key among the block's, or None
 
 
 class AttentionBiases(NamedTuple):
@@ -35,3 +37,14 @@ class AttentionPlan(NamedTuple):
     key_rotation: Tensor | None = None  # complex [B or 1, 1, S, D / 2], for keys computed now
     biases: AttentionBiases = NO_BIASES  # of one layer
     need_weights: bool = False  # also return the attention weights
+
+
+def take_columns(x: Tensor, columns: Columns, dim: int) -> Tensor:
+    """Return some columns, which are numbered by dimension ``dim``: x [B or 1, ..., S, ...]."""
+    if isinstance(columns, slice):
+        return x[(slice(None),) * dim + (columns,)]
+    x = x.expand(len(columns), *x.shape[1:])
+    shape = [len(columns)] + [1] * (x.dim() - 1)
+    shape[dim] = columns.size(1)
+    index = columns.view(shape).expand(*x.shape[:dim], columns.size(1), *x.shape[dim + 1 :])
+    return x.gather(dim, index)

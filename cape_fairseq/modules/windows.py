@@ -1,18 +1,19 @@
-"""Windows of sentences: the sentences that a query sees, and the masks that follow from it.
+"""Windows: the keys that a query sees, and the masks that follow from them.
 
 Masks of long texts are divided into blocks, so that memory is linear in the length. Pure PyTorch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from cape_fairseq.modules.masks import causal_mask, count_leading
-from cape_fairseq.modules.plan import Block
+from cape_fairseq.modules.masks import count_leading
+from cape_fairseq.modules.plan import Block, Columns, take_columns
 
 MAX_LENGTH = 512  # longer masks are divided into blocks
 BLOCK = 256  # queries
@@ -21,16 +22,18 @@ BiasFunction = Callable[[slice, slice], Tensor | None]
 
 
 class Window(NamedTuple):
-    """The sentences that a query sees: those from ``before`` ones earlier than its own to ``after``
-    ones later. A window has no gaps, and sentences are sorted, so that its keys are consecutive
-    columns."""
+    """The keys around a query that it sees, by a number: a sentence, a column, a position.
 
-    before: int
-    after: int = 0
+    The number of a key may be less than the query's by ``before``, and greater by ``after``.
+    Numbers never fall along the text, so that the keys are consecutive columns.
+    """
+
+    before: float
+    after: float = 0
 
     @property
     def sees_earlier(self) -> bool:
-        """Return whether queries see earlier sentences than their own."""
+        """Return whether queries see keys of lower numbers."""
         return self.before > 0
 
     @staticmethod
@@ -38,94 +41,148 @@ class Window(NamedTuple):
         """Return the window that sees what any of these sees."""
         return Window(max(w.before for w in windows), max(w.after for w in windows))
 
-    def find_visible(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the keys that each query sees: sentences [B, T] and [B, S] -> bool [B, T, S]."""
-        queries, keys = queries.unsqueeze(2), keys.unsqueeze(1)
-        return (keys >= queries - self.before) & (keys <= queries + self.after)
+    def find_columns(self, numbers: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first column that queries see, and the end of the last.
 
-    def find_columns(self, sentence: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first column that queries of a sentence see, and the end of the last.
-
-        int64 [B, W] and sentences of the keys [B, S], in order -> two int64 [B, W].
+        Numbers of the queries [B or 1, W] and of the keys [B or 1, S] -> two int64 [B or 1, W].
         """
-        first, last = sentence - self.before, sentence + self.after
-        return find_first(keys, first), find_first(keys, last + 1)
+        first = find_first(keys, numbers - self.before)
+        return first, find_first(keys, numbers + self.after, after=True)
 
 
-def find_first(sentences: Tensor, wanted: Tensor) -> Tensor:
-    """Return the first column of a sentence >= ``wanted``: [B, T] and [B, W] -> [B, W]."""
-    return torch.searchsorted(sentences.contiguous(), wanted.contiguous())
+def find_first(keys: Tensor, numbers: Tensor, after: bool = False) -> Tensor:
+    """Return the first column of a number that is at least, or with ``after`` greater than, each of
+    ``numbers``: [B or 1, S] and [B or 1, W] -> int64 [B or 1, W]."""
+    rows = max(keys.size(0), numbers.size(0))
+    keys, numbers = keys.expand(rows, -1), numbers.expand(rows, -1)
+    return torch.searchsorted(keys.contiguous(), numbers.contiguous(), right=after)
 
 
-class WindowMask(NamedTuple):
-    """The mask of queries inside a window of sentences."""
+class Condition(NamedTuple):
+    """A window around the numbers of queries. All conditions of a mask must hold."""
 
     window: Window
-    queries: Tensor  # sentence of each query, int64 [B, T]
-    keys: Tensor  # sentence of each key, int64 [B, S]
-    query_padding: Tensor | None = None  # bool [B, T], True at padding
-    key_padding: Tensor | None = None  # bool [B, S], True at padding, or None if none is hidden
-    causal: bool = False  # the last T keys belong to the queries, and later ones are hidden
+    queries: Tensor  # numbers, [B or 1, T]
+    keys: Tensor  # numbers, [B or 1, S]
+
+    def find_visible(self, queries: slice, keys: Columns) -> Tensor:
+        """Return whether queries see keys, bool [B or 1, T, S]."""
+        q_numbers = self.queries[:, queries].unsqueeze(2)
+        k_numbers = take_columns(self.keys, keys, dim=1).unsqueeze(1)
+        visible = k_numbers <= q_numbers + self.window.after
+        if self.window.before == math.inf:
+            return visible
+        return visible & (k_numbers >= q_numbers - self.window.before)
+
+    def find_columns(self, queries: list[int], others: list[int]) -> tuple[Tensor, Tensor]:
+        """Return the first column that some queries see, and the end of the last that others see:
+        two int64 [B or 1, W]."""
+        first, _ = self.window.find_columns(self.queries[:, queries], self.keys)
+        _, end = self.window.find_columns(self.queries[:, others], self.keys)
+        return first, end
+
+
+class Limits(NamedTuple):
+    """The keys that the queries of each block see, int64 [B, blocks]."""
+
+    first: Tensor
+    end: Tensor  # of the last one
+    is_real: Tensor  # bool, False where all queries are padding
+
+
+class Mask(NamedTuple):
+    """The mask of an attention with conditions."""
+
+    conditions: Sequence[Condition]
+    query_padding: Tensor  # bool [B, T], True at padding
+    key_padding: Tensor  # bool [B, S], True at padding
+    hides_padding: bool = True  # padding among the keys has to be hidden
+    has_own_keys: bool = False  # self-attention: the last T keys are those of the queries
     bias: BiasFunction | None = None  # bias of some queries and keys, float [B or 1, H, T, S]
 
-    @property
-    def is_long(self) -> bool:
-        """Return whether the mask should be divided into blocks."""
-        queries, keys = self.queries.size(1), self.keys.size(1)
-        return queries > 1 and max(queries, keys) > MAX_LENGTH
+    def divide(self, keys: int | None = None) -> tuple[Tensor | None, list[Block] | None]:
+        """Return the whole mask, or the blocks of a long one.
+
+        A single query has a block if it sees at most so many ``keys``, and there are more.
+        """
+        length, own_length = self.key_padding.size(1), self.query_padding.size(1)
+        if own_length == 1 and keys is not None and keys < length:
+            first = self.find_limits([slice(0, 1)]).first
+            return None, [self.build_source_block(slice(0, 1), first, keys)]
+        if own_length > 1 and max(own_length, length) > MAX_LENGTH:
+            return None, self.build_blocks()
+        return self.build(), None
 
     def build(self) -> Tensor:
         """Build the whole mask, [B, 1 or H, T, S]."""
-        return self.build_part(slice(0, self.queries.size(1)), slice(0, self.keys.size(1)))
+        every = slice(0, self.query_padding.size(1)), slice(0, self.key_padding.size(1))
+        bias = None if self.bias is None else self.bias(*every)
+        return self.build_part(*every, bias)
 
-    def build_blocks(self) -> list[Block]:
-        """Build the mask of :data:`BLOCK` queries at a time, with the keys that they see."""
-        length = self.queries.size(1)
-        # The column of the first query's own key, if queries have keys.
-        own = self.keys.size(1) - length if self.causal else 0
-        spans = [slice(a, min(a + BLOCK, length)) for a in range(0, length, BLOCK)]
-        blocks = []
-        for queries, (first, end) in zip(spans, self.find_limits(spans), strict=True):
-            if self.causal:
-                end = own + queries.stop
-                first = min(first, end - 1)
-            keys = slice(first, end)
-            mask = self.build_part(queries, keys)
-            blocks.append(Block(queries, keys, mask, own + queries.start - first))
-        return blocks
-
-    def find_limits(self, spans: list[slice]) -> list[tuple[int, int]]:
-        """Return the first key that the queries of each block see, and the end of the last one's
-        sentence. Rows whose queries are all padding do not count; a block of such rows sees one
-        key."""
-        first_queries, last_queries = [q.start for q in spans], [q.stop - 1 for q in spans]
-        firsts, _ = self.window.find_columns(self.queries[:, first_queries], self.keys)
-        _, ends = self.window.find_columns(self.queries[:, last_queries], self.keys)
-        if self.key_padding is not None:
-            leading = count_leading(self.key_padding).unsqueeze(1)
-            firsts = firsts.clamp(min=leading)
-            ends = ends.clamp(max=leading + (~self.key_padding).sum(1, keepdim=True))
-        is_real = torch.ones_like(firsts, dtype=torch.bool)
-        if self.query_padding is not None:
-            is_real = torch.stack([~self.query_padding[:, q].all(1) for q in spans], dim=1)
-        found = torch.stack([firsts, ends, is_real.long()], dim=2).transpose(0, 1).tolist()
-        limits = []
-        for rows in found:
-            real = [(first, end) for first, end, is_real in rows if is_real]
-            limits.append((min(x[0] for x in real), max(x[1] for x in real)) if real else (0, 1))
-        return limits
-
-    def build_part(self, queries: slice, keys: slice) -> Tensor:
-        """Build the mask of some queries and keys."""
-        visible = self.window.find_visible(self.queries[:, queries], self.keys[:, keys])
-        if self.key_padding is not None:
-            visible = visible & ~self.key_padding[:, None, keys]
-        if self.causal:
-            own = self.keys.size(1) - self.queries.size(1) + queries.start  # of the first query
-            past = causal_mask(*visible.shape[1:], visible.device, own - keys.start)
-            visible = visible & past
+    def build_part(self, queries: slice, keys: Columns, bias: Tensor | None = None) -> Tensor:
+        """Build the mask of some queries and keys, and add their bias."""
+        visible = self.conditions[0].find_visible(queries, keys)
+        for condition in self.conditions[1:]:
+            visible = visible & condition.find_visible(queries, keys)
+        if self.hides_padding:
+            visible = visible & ~take_columns(self.key_padding, keys, dim=1).unsqueeze(1)
         # A query at padding would see nothing, and its softmax would be NaN.
         visible = visible | ~visible.any(2, keepdim=True)
         mask = visible.unsqueeze(1)
-        bias = None if self.bias is None else self.bias(queries, keys)
         return mask if bias is None else bias.masked_fill(~mask, float("-inf"))
+
+    def build_blocks(self) -> list[Block]:
+        """Build the mask of :data:`BLOCK` queries at a time, with the keys that they see."""
+        length = self.query_padding.size(1)
+        spans = [slice(a, min(a + BLOCK, length)) for a in range(0, length, BLOCK)]
+        if self.has_own_keys:
+            return self.build_own_blocks(spans)
+        return self.build_source_blocks(spans)
+
+    def build_own_blocks(self, spans: list[slice]) -> list[Block]:
+        """Build the blocks of self-attention: all rows see the same columns, among them the
+        queries' own."""
+        own_column = self.key_padding.size(1) - self.query_padding.size(1)
+        limits = self.find_limits(spans)
+        firsts = limits.first.masked_fill(~limits.is_real, self.key_padding.size(1)).amin(0)
+        ends = limits.end.masked_fill(~limits.is_real, 0).amax(0)
+        blocks = []
+        for queries, first, end in zip(spans, *to_lists(firsts, ends), strict=True):
+            first = min(first, own_column + queries.start)
+            keys = slice(first, max(end, own_column + queries.stop))
+            bias = None if self.bias is None else self.bias(queries, keys)
+            mask = self.build_part(queries, keys, bias)
+            blocks.append(Block(queries, keys, mask, own_column + queries.start - first))
+        return blocks
+
+    def build_source_blocks(self, spans: list[slice]) -> list[Block]:
+        """Build the blocks of cross-attention."""
+        limits = self.find_limits(spans)
+        widths = (limits.end - limits.first).masked_fill(~limits.is_real, 1).amax(0).clamp(min=1)
+        (widths,) = to_lists(widths)
+        firsts = limits.first.split(1, dim=1)
+        return [self.build_source_block(*x) for x in zip(spans, firsts, widths, strict=True)]
+
+    def build_source_block(self, queries: slice, first: Tensor, width: int) -> Block:
+        """Build a block of cross-attention from the first key of each row, int64 [B, 1]. Rows whose
+        text begins elsewhere, such as sources with padding on the left, see other columns."""
+        first = first.clamp(max=self.key_padding.size(1) - width)
+        columns = first + torch.arange(width, device=first.device)
+        return Block(queries, columns, self.build_part(queries, columns))
+
+    def find_limits(self, spans: list[slice]) -> Limits:
+        """Find the keys that the queries of each block see."""
+        first_queries, last_queries = [q.start for q in spans], [q.stop - 1 for q in spans]
+        padding = self.key_padding
+        first = count_leading(padding).unsqueeze(1).expand(-1, len(spans))
+        end = first + (~padding).sum(1, keepdim=True)
+        for condition in self.conditions:
+            found, found_end = condition.find_columns(first_queries, last_queries)
+            first, end = torch.maximum(first, found), torch.minimum(end, found_end)
+        is_real = torch.stack([~self.query_padding[:, q].all(1) for q in spans], dim=1)
+        return Limits(first, end, is_real)
+
+
+def to_lists(*tensors: Tensor) -> list[list[int]]:
+    """Return the values of int64 [W] each. A GPU is waited for once."""
+    return torch.stack(tensors).tolist()

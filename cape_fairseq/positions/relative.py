@@ -72,12 +72,12 @@ class RelativeAttention(DotProduct):
         causal: bool = False,
         dropout: float = 0.0,
         need_weights: bool = False,
-        start: int | None = None,
+        own_column: int | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         queries, keys = q.size(2), k.size(2)
         limit = min(self.max_distance, keys - 1)  # longer distances do not occur
         rows = slice(self.max_distance - limit, self.max_distance + limit + 1)
-        first = keys - queries if start is None else start
+        first = keys - queries if own_column is None else own_column
         q_columns = torch.arange(first, first + queries, device=q.device)
         k_columns = torch.arange(keys, device=q.device)
         distance = k_columns - q_columns.unsqueeze(1)

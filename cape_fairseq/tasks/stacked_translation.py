@@ -20,6 +20,7 @@ from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, read_documents
 from cape_fairseq.documents.scorer import DocumentScorer
 from cape_fairseq.documents.search import DocumentGenerator
+from cape_fairseq.documents.text_search import TextGenerator
 from cape_fairseq.models.config import has_documents
 from cape_fairseq.options import format_flag, option, require, validate
 from cape_fairseq.tasks.stacked_dataset import (
@@ -80,7 +81,8 @@ class StackedTranslationTask(TranslationTask):
     cfg: StackedTranslationConfig
     has_document_model = False  # set when a model is built
     target_prefix: Tensor | None = None  # words that begin every translation, int64 [P]
-    report: Callable[[int], Any] | None = None  # called with numbers of translated sentences
+    report: Callable[[int], Any] | None = None  # called with numbers of translated sentences of
+    # documents, or of steps of other texts
 
     def __init__(
         self, cfg: StackedTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
@@ -188,7 +190,7 @@ class StackedTranslationTask(TranslationTask):
         """Build fairseq's generator, or that of documents for a model of documents.
 
         Unless limits are given, outputs may have twice the source's length + 200, since fairseq's
-        200 tokens would cut stacks.
+        200 tokens would cut stacks. The limit is that of each source, not of its batch.
         """
         if getattr(args, "score_reference", False):
             if self.cfg.stack_junction == "separator":
@@ -198,14 +200,19 @@ class StackedTranslationTask(TranslationTask):
         if (getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200)) == (0, 200):
             given = OmegaConf.to_container(args) if OmegaConf.is_config(args) else vars(args)
             args = Namespace(**{**given, "max_len_a": 2})
+        own = {"report": self.report}
         if are_documents(models):
             check_search(models, args)
             kwargs["seq_gen_cls"] = DocumentGenerator
-            given = kwargs.get("extra_gen_cls_kwargs") or {}
-            own = {"max_tokens": self.cfg.max_tokens, "report": self.report}
+            own["max_tokens"] = self.cfg.max_tokens
             if self.target_prefix is not None:
                 own["sentence_prefix"] = self.target_prefix.tolist()
-            kwargs["extra_gen_cls_kwargs"] = {**given, **own}
+        elif more or kwargs.get("seq_gen_cls") or getattr(args, "print_alignment", None):
+            return super().build_generator(models, args, *more, **kwargs)
+        else:
+            kwargs["seq_gen_cls"] = TextGenerator
+        given = kwargs.get("extra_gen_cls_kwargs") or {}
+        kwargs["extra_gen_cls_kwargs"] = {**given, **own}
         return super().build_generator(models, args, *more, **kwargs)
 
 

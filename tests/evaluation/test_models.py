@@ -179,7 +179,8 @@ def test_position_loss_knows_the_longest_training_target(
     lines = (data_bin.parent / "train.de").read_text(encoding="utf-8").splitlines()
     longest = max(len(line.split()) for line in lines) + 1  # EOS
     assert find_train_length(cape_checkpoint) == longest
-    assert find_train_length(document_checkpoint) == 300  # the default of --stack-max-tokens
+    stored = torch.load(document_checkpoint, weights_only=True)["model"]
+    assert find_train_length(document_checkpoint) == stored["encoder.training_length"] <= 300
     output = write_output(tmp_path / "out", make_rows(1), True)
     arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
     moved, stacked = tmp_path / "moved.pt", tmp_path / "stacked.pt"
@@ -188,11 +189,12 @@ def test_position_loss_knows_the_longest_training_target(
         (document_checkpoint, stacked, {"stack_probability": None}),  # stacks of --stack-min-tokens
     ):
         state = torch.load(checkpoint, weights_only=True)
+        del state["model"]["encoder.training_length"]  # as before version 1.2
         state["cfg"]["task"].update(change)
         torch.save(state, path)
         assert main(["position-loss", *arguments, str(path)]) == 1
         assert str(path) in capsys.readouterr().err
     state["cfg"]["task"]["stack_max_tokens"] = 160
     torch.save(state, stacked)
-    assert find_train_length(stacked) == 160
+    assert find_train_length(stacked) == 161  # EOS
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -191,7 +192,10 @@ def test_blocks_are_narrow_in_batches_of_unequal_documents(left, causal):
     tokens = pad([join([[5] * 24] * n) for n in (160, 40)], left)
     layout = find_layout(tokens, PAD, SEP)
     sentence, padding = layout.sentence, layout.padding
-    mask = windows.WindowMask(windows.Window(1), sentence, sentence, padding, padding, causal)
+    conditions = [windows.Condition(windows.Window(1), sentence, sentence)]
+    if causal:
+        conditions.append(windows.Condition(windows.Window(math.inf), layout.column, layout.column))
+    mask = windows.Mask(conditions, padding, padding, has_own_keys=True)
     blocks = mask.build_blocks()
     assert len(blocks) == 16
     assert max(block.mask.size(-1) for block in blocks) <= 331

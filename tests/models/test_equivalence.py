@@ -81,7 +81,7 @@ def test_fairseqs_options_mean_the_same(shared):
 
 def test_alignments_equal_fairseqs():
     source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
-    options = {"alignment_layer": 0, "alignment_heads": 2}
+    options = {"alignment_layer": 0}
     with torch.no_grad():
         found = [m(source, None, target, **options)[1]["attn"][0] for m in pair("sinpos")]
     real = target.ne(PAD)

@@ -1,0 +1,66 @@
+"""The search of texts: fairseq's, with a longest output for each source of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from torch import Tensor, nn
+
+
+class LimitedEnsemble(EnsembleModel):
+    """fairseq's ensemble, which ends each output at the longest length of its own source. (fairseq
+    has one longest length for a batch, that of its longest source.)"""
+
+    def __init__(self, models: list[nn.Module], generator: TextGenerator) -> None:
+        super().__init__(models)
+        self.eos, self.report = generator.eos, generator.report
+        self.limit_lengths = generator.limit_lengths
+        self.longest = torch.empty(0)  # of the outputs of the rows, with EOS, int64 [B x beam, 1]
+
+    def forward_encoder(self, net_input: dict[str, Tensor]) -> Any:
+        self.longest = self.limit_lengths(net_input["src_lengths"]).unsqueeze(1)
+        return super().forward_encoder(net_input)
+
+    def forward_decoder(
+        self, tokens: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        scores, attention = super().forward_decoder(tokens, *args, **kwargs)
+        must_end = self.longest < tokens.size(1)
+        is_other = torch.arange(scores.size(1), device=scores.device) != self.eos
+        self.report(1)
+        return scores.masked_fill(must_end & is_other, -math.inf), attention
+
+    def reorder_encoder_out(self, encoder_outs: Any, new_order: Tensor) -> Any:
+        self.longest = self.longest.index_select(0, new_order)
+        return super().reorder_encoder_out(encoder_outs, new_order)
+
+
+class TextGenerator(SequenceGenerator):
+    """Beam search of texts; the other arguments are fairseq's.
+
+    Args:
+        report: called with 1 after each step.
+    """
+
+    def __init__(
+        self,
+        models: list[nn.Module],
+        dictionary: Dictionary,
+        report: Callable[[int], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(models, dictionary, **kwargs)
+        self.report = report or (lambda count: None)
+        self.model = LimitedEnsemble(models, self)
+
+    def limit_lengths(self, lengths: Tensor) -> Tensor:
+        """Return the longest output for sources of these lengths, as fairseq does alone."""
+        if self.match_source_len:
+            return lengths
+        limits = (self.max_len_a * lengths.double() + self.max_len_b).long()
+        return limits.clamp(max=self.max_len - 1).clamp(min=self.min_len)

@@ -1,0 +1,98 @@
+"""Texts longer than those of training: windows of tokens instead of cuts."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from cape_fairseq.command_line import UserError, parse_count
+from cape_fairseq.models.config import WindowOptions
+from cape_fairseq.models.token_windows import TokenWindows, validate_windows
+from cape_fairseq.options import list_fields, validate
+
+MAX_ATTENTION_WINDOW, MAX_CROSS_ATTENTION_WINDOW = 40, 30  # defaults, unless texts are short
+
+
+class LongTextOptions(NamedTuple):
+    """Options for texts longer than those of training; see :class:`LongText`."""
+
+    training_length: int | None = None
+    attention_window: int | None = None
+    cross_attention_window: int | None = None
+    alignment_gain: float | None = None
+    alignment_offset: float | None = None
+    alignment_end: float | None = None
+
+
+class LongText(NamedTuple):
+    """Say which texts are long for a model, and how they are translated in one pass."""
+
+    training_length: int  # tokens of the longest text of training, with EOS; 0 if unknown
+    windows: TokenWindows
+
+    @classmethod
+    def of(cls, model: nn.Module, options: LongTextOptions) -> LongText | None:
+        """Return what a model does with long texts, or None if it cannot have windows of
+        cross-attention.
+
+        Raises:
+            UserError: an option is not allowed, or the model cannot have it.
+        """
+        encoding = getattr(model.encoder, "positions", None)
+        if not getattr(encoding, "rotates_cross_attention", False):
+            reject(options, "its encoding does not rotate cross-attention, as rope_cross does")
+            return None
+        if model.encoder.window is not None:
+            reject(options, "it has --sentence-context")
+            return None
+        length = options.training_length or int(model.encoder.training_length)
+        if not length:
+            return cls(0, TokenWindows())
+        given = options._asdict()
+        reach = min(length // 2, MAX_ATTENTION_WINDOW)
+        cross_reach = min(length // 2, MAX_CROSS_ATTENTION_WINDOW)
+        given["attention_window"] = options.attention_window or reach
+        given["cross_attention_window"] = options.cross_attention_window or cross_reach
+        windows = argparse.Namespace(**given)
+        try:
+            validate(windows, list_fields(WindowOptions))
+            validate_windows(windows, rotates_cross_attention=True)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        return cls(length, TokenWindows.of(windows))
+
+    def has(self, length: int) -> bool:
+        """Return whether a text of so many tokens is long."""
+        return 0 < self.training_length < length
+
+
+def reject(options: LongTextOptions, reason: str) -> None:
+    """Raise UserError if there are options for long texts."""
+    for name, value in options._asdict().items():
+        if value is not None:
+            flag = name.replace("_", "-")
+            raise UserError(f"--{flag} is given, but the model translates sentences: {reason}")
+
+
+def add_long_text_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for long texts."""
+    add: Any = parser.add_argument_group(
+        "texts longer than those of training, in one pass (rope_cross)"
+    ).add_argument
+    add(
+        "--training-length",
+        type=parse_count,
+        metavar="L",
+        help="tokens of the longest text of training (default: the checkpoint's)",
+    )
+    helps = {
+        "--attention-window": (parse_count, "N", "smaller of L / 2 and 40"),
+        "--cross-attention-window": (parse_count, "M", "smaller of L / 2 and 30"),
+        "--alignment-gain": (float, "G", "0"),
+        "--alignment-offset": (float, "O", "0"),
+        "--alignment-end": (float, "E", "M / 2"),
+    }
+    for flag, (kind, name, default) in helps.items():
+        add(flag, type=kind, metavar=name, help=f"as in training (default: {default})")

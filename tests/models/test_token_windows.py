@@ -1,0 +1,343 @@
+"""Windows of tokens and the alignment of target positions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from cape_fairseq.modules import windows
+from cape_fairseq.modules.attention import KEY_CACHE
+from tests.documents.support import WINDOW_NAMES, make_documents, make_inputs, pad
+from tests.support import EOS, PAD, SYSTEMS, build, make_batch
+
+SOURCE, TARGET = [19, 5, 12], [18, 7, 11]
+CROSS = ["rope_cross", "floater-rope_cross"]
+SCALE = 1.3
+
+
+def build_windows(system, reach=3, cross=None, **options):
+    """A model with windows; one that rotates cross-attention has a source scale."""
+    cross = cross if system in CROSS else None
+    given = {"attention_window": reach, "cross_attention_window": cross, **options}
+    model = build(system, **given)
+    if system in CROSS:
+        model.encoder.source_scale.fill_(SCALE)
+    return model
+
+
+def decode(model, source, target):
+    with torch.no_grad():
+        return model(source, None, target)[0]
+
+
+def decode_in_steps(model, source, target):
+    """Scores of all positions, and the incremental state."""
+    with torch.no_grad():
+        encoder_out, state = model.encoder(source), {}
+        steps = [
+            model.decoder(target[:, : i + 1], encoder_out, state)[0] for i in range(target.size(1))
+        ]
+    return torch.cat(steps, 1), state
+
+
+class TestWindows:
+    @pytest.mark.parametrize("left", [False, True])
+    @pytest.mark.parametrize("system", SYSTEMS)
+    def test_steps_blocks_and_single_rows_equal_the_parallel_pass(self, system, left, monkeypatch):
+        model = build_windows(system, cross=4)
+        source = make_batch(SOURCE, left)
+        target = make_batch(TARGET, begin=True)
+        real = target != PAD
+        whole = decode(model, source, target)
+        steps, state = decode_in_steps(model, source, target)
+        torch.testing.assert_close(steps[real], whole[real], atol=1e-5, rtol=0)
+        for keys in state[KEY_CACHE].keys.values():
+            assert keys.size(2) == 4  # N + 1
+        for row, (s, t) in enumerate(zip(source, target, strict=True)):
+            alone = decode(model, s[s != PAD][None], t[t != PAD][None])[0]
+            torch.testing.assert_close(whole[row][t != PAD], alone, atol=1e-5, rtol=0)
+        monkeypatch.setattr(windows, "MAX_LENGTH", 4)
+        monkeypatch.setattr(windows, "BLOCK", 5)
+        blocks = decode(model, source, target)
+        torch.testing.assert_close(blocks[real], whole[real], atol=1e-5, rtol=0)
+
+    @pytest.mark.parametrize("system", SYSTEMS)
+    def test_windows_of_the_whole_text_are_none(self, system):
+        source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
+        expected = decode(build(system), source, target)
+        model = build_windows(system, reach=19, cross=40)
+        if system in CROSS:
+            model.encoder.source_scale.fill_(1.0)
+        torch.testing.assert_close(decode(model, source, target), expected, atol=1e-5, rtol=0)
+
+    @pytest.mark.parametrize("system", ["sinpos", "relpos", "alibi", "rope_cross"])
+    def test_tokens_outside_of_the_windows_change_nothing(self, system):
+        """Two layers of N = 3 reach 6 source tokens, and 3 of the targets of the first layer."""
+        model = build_windows(system, cross=4)
+        source, target = make_batch([30]), make_batch([30], begin=True)
+        expected = decode(model, source, target)
+        other = target.clone()
+        other[0, 10] = 9 if target[0, 10] != 9 else 8
+        changed = (decode(model, source, other) - expected).abs().amax(2)[0] > 1e-5
+        assert changed.nonzero().flatten().tolist() == list(range(10, 17))
+        if system == "rope_cross":
+            other = source.clone()
+            other[0, 20] = 9 if source[0, 20] != 9 else 8
+            changed = (decode(model, other, target) - expected).abs().amax(2)[0] > 1e-5
+            # Keys 14 to 26 change, at 18.2 to 33.8; two layers pass it on to 6 later tokens.
+            assert changed.nonzero().flatten().tolist() == list(range(15, 30))
+
+    def test_cross_attention_equals_a_slow_rewrite(self):
+        model = build_windows("rope_cross", reach=50, cross=2, decoder_layers=1)
+        source, target = make_batch([9]), make_batch([15], begin=True)
+        seen = {}
+        attention = model.decoder.layers[0].encoder_attn
+        attention.register_forward_hook(lambda module, args, out: seen.update(args=args, out=out))
+        decode(model, source, target)
+        query, key, _ = seen["args"][:3]
+        q, k, v = (
+            layer(x)[:, 0].unflatten(-1, (4, 8)).double().detach()
+            for layer, x in (
+                (attention.q_proj, query),
+                (attention.k_proj, key),
+                (attention.v_proj, key),
+            )
+        )
+        frequencies = 10000 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8)
+
+        def rotate(x, position):
+            pairs = torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous())
+            return torch.view_as_real(
+                pairs * torch.polar(torch.ones(4).double(), position * frequencies)
+            ).flatten(-2)
+
+        rows = []
+        for i in range(15):
+            center = min(i, 8 * SCALE)
+            visible = [j for j in range(9) if abs(center - SCALE * j) <= 2]
+            scores = torch.stack(
+                [(rotate(q[i], i) * rotate(k[j], SCALE * j)).sum(-1) for j in visible]
+            )
+            weights = (scores / 8**0.5).softmax(0)
+            rows.append(
+                sum(w[:, None] * v[j] for w, j in zip(weights, visible, strict=True)).flatten()
+            )
+        expected = attention.out_proj(torch.stack(rows).float())
+        torch.testing.assert_close(seen["out"][0][:, 0], expected, atol=1e-5, rtol=0)
+
+    @pytest.mark.parametrize("name", WINDOW_NAMES)
+    def test_documents_have_both_windows(self, name, monkeypatch):
+        cross = 3 if name in CROSS else None
+        model = build(name, sentence_context=1, attention_window=4, cross_attention_window=cross)
+        source, _, labels = make_inputs(make_documents(), left=True)
+        previous = pad([[EOS, *row[:-1]] for row in labels])
+        real = previous != PAD
+        whole = decode(model, source, previous)
+        steps, _ = decode_in_steps(model, source, previous)
+        torch.testing.assert_close(steps[real], whole[real], atol=1e-5, rtol=0)
+        monkeypatch.setattr(windows, "MAX_LENGTH", 4)
+        monkeypatch.setattr(windows, "BLOCK", 5)
+        blocks = decode(model, source, previous)
+        torch.testing.assert_close(blocks[real], whole[real], atol=1e-5, rtol=0)
+        unlimited = build(name, sentence_context=1)
+        assert not torch.allclose(decode(unlimited, source, previous)[real], whole[real], atol=1e-4)
+
+    @pytest.mark.parametrize("left", [False, True])
+    def test_blocks_of_unequal_documents_are_narrow(self, left):
+        """Sources are padded on the left and targets on the right."""
+        lengths, target_lengths = [4000, 1000], [4000, 1000]
+        source = make_batch(lengths, left) != PAD
+        target = make_batch(target_lengths) != PAD
+        positions, numbers = ((x.cumsum(1) - 1).float() for x in (source, target))
+        window = windows.Window(20, 20)
+        mask = windows.Mask([windows.Condition(window, numbers, positions)], ~target, ~source)
+        blocks = mask.build_blocks()
+        assert max(block.keys.size(1) for block in blocks) <= 256 + 40
+        visible = torch.zeros(2, 4000, 4000, dtype=torch.bool)
+        for block in blocks:
+            found = torch.zeros(2, block.mask.size(2), 4000, dtype=torch.bool)
+            index = block.keys[:, None].expand(block.mask[:, 0].shape)
+            visible[:, block.queries] = found.scatter(2, index, block.mask[:, 0])
+        expected = (numbers[:, :, None] - positions[:, None]).abs() <= 20
+        expected = expected & source[:, None]
+        assert torch.equal(visible[target], expected[target])
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+    @pytest.mark.parametrize("system", CROSS)
+    def test_half_precision_is_close_to_float32(self, system, dtype):
+        model = build_windows(system, cross=4, alignment_gain=0.1, alignment_end=1e9)
+        source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
+        real = target != PAD
+        exact, _ = decode_in_steps(model, source, target)
+        half, state = decode_in_steps(model.to(dtype), source, target)
+        distance = (exact.log_softmax(-1) - half.float().log_softmax(-1))[real].abs().max()
+        assert distance < (0.1 if dtype == torch.float16 else 0.5)
+        assert state[KEY_CACHE].position.dtype == torch.float32
+
+
+def follow_slowly(model, source, target, gain, offset):
+    """Positions of one text's tokens by the formula, from the weights of the last layer."""
+    keys = SCALE * torch.arange(source.size(1)).double()
+    found = []
+    last = model.decoder.layers[-1].encoder_attn
+    last.register_forward_hook(lambda module, args, out: found.append(out[1]))
+    position, positions = 0.0, []
+    with torch.no_grad():
+        encoder_out, state = model.encoder(source), {}
+        for i in range(target.size(1)):
+            positions.append(position)
+            model.decoder(target[:, : i + 1], encoder_out, state)
+            assert math.isclose(
+                float(encoder_out["source_state"].last), float(keys[-1]), rel_tol=1e-6
+            )
+            weights = found[-1][0, :, 0].double().mean(0)
+            centroid = float((weights * keys).sum())
+            position = position + 1 + gain * (centroid - position - offset)
+            position = min(max(position, 0.0), float(keys[-1]))
+            assert abs(float(state[KEY_CACHE].position) - position) < 1e-4
+    return positions
+
+
+class TestAlignment:
+    @pytest.mark.parametrize("system", CROSS)
+    def test_positions_follow_the_formula(self, system):
+        model = build_windows(system, reach=4, alignment_gain=0.3, alignment_offset=0.5)
+        source, target = make_batch([10]), make_batch([18], begin=True)
+        positions = follow_slowly(model, source, target, 0.3, 0.5)
+        assert max(abs(p - i) for i, p in enumerate(positions)) > 1
+        assert positions[-1] <= 9 * SCALE
+
+    def test_no_gain_is_the_number_of_the_token(self):
+        source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
+        steps, state = decode_in_steps(
+            build_windows("rope_cross", cross=4, alignment_gain=0.0), source, target
+        )
+        assert state[KEY_CACHE].position is None
+        whole = decode(build_windows("rope_cross", cross=4), source, target)
+        real = target != PAD
+        torch.testing.assert_close(steps[real], whole[real], atol=1e-5, rtol=0)
+
+    @pytest.mark.parametrize("cross", [None, 4])
+    def test_batches_equal_single_texts(self, cross):
+        model = build_windows("rope_cross", cross=cross, alignment_gain=0.2)
+        source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
+        together, _ = decode_in_steps(model, source, target)
+        padded = make_batch(TARGET, left=True, begin=True)
+        shifted, _ = decode_in_steps(model, make_batch(SOURCE), padded)
+        for row, (s, t) in enumerate(zip(source, target, strict=True)):
+            real = t != PAD
+            alone, _ = decode_in_steps(model, s[s != PAD][None], t[real][None])
+            torch.testing.assert_close(together[row][real], alone[0], atol=1e-5, rtol=0)
+            torch.testing.assert_close(
+                shifted[row][padded[row] != PAD], alone[0], atol=1e-5, rtol=0
+            )
+
+    def test_positions_follow_the_hypotheses(self):
+        """As in beam search: rows change places within a text, then a text ends."""
+        model = build_windows("rope_cross", cross=4, alignment_gain=0.5)
+        source = make_batch([12, 9], left=True)
+        target = make_batch([8] * 4, begin=True)
+        target[:, 1:4] = torch.randint(4, 60, (4, 3), generator=torch.Generator().manual_seed(3))
+        rows = torch.tensor([0, 0, 1, 1])
+        with torch.no_grad():
+            encoder_out = model.encoder.reorder_encoder_out(model.encoder(source), rows)
+            state = {}
+            for i in range(4):
+                model.decoder(target[:, : i + 1], encoder_out, state)
+            for order in (torch.tensor([1, 0, 2, 2]), torch.tensor([3, 2])):
+                target, rows = target[order], rows[order]
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+                model.decoder.reorder_incremental_state_scripting(state, order)
+                length = 5 if len(order) == 4 else 6
+                scores, _ = model.decoder(target[:, :length], encoder_out, state)
+                for row in range(len(order)):
+                    s = source[rows[row]]
+                    alone, other = decode_in_steps(
+                        model, s[s != PAD][None], target[row : row + 1, :length]
+                    )
+                    torch.testing.assert_close(scores[row, 0], alone[0, -1], atol=1e-5, rtol=0)
+                    torch.testing.assert_close(
+                        state[KEY_CACHE].position[row],
+                        other[KEY_CACHE].position[0],
+                        atol=1e-4,
+                        rtol=0,
+                    )
+
+    def test_eos_waits_for_the_end_of_the_source(self):
+        model = build_windows("rope_cross", reach=4, alignment_gain=0.1, alignment_end=3.0)
+        free = build_windows("rope_cross", reach=4, alignment_gain=0.1, alignment_end=1e9)
+        source, target = make_batch([10]), make_batch([30], begin=True)
+        scores, _ = decode_in_steps(model, source, target)
+        expected, _ = decode_in_steps(free, source, target)
+        difference = expected - scores
+        positions = follow_slowly(free, source, target, 0.1, 0.0)
+        last = 9 * SCALE
+        is_early = [last - p > 3 and i < 1.5 * last for i, p in enumerate(positions)]
+        assert any(is_early)
+        torch.testing.assert_close(
+            difference[0, :, EOS], 1e4 * torch.tensor(is_early).float(), atol=1e-2, rtol=0
+        )
+        difference[:, :, EOS] = 0
+        assert not difference.any()
+
+    @pytest.mark.parametrize("length", [1, 3, 60])
+    def test_any_source_has_finite_scores(self, length):
+        model = build_windows("rope_cross", cross=1, alignment_gain=1.0)
+        scores, state = decode_in_steps(model, make_batch([length]), make_batch([40], begin=True))
+        assert scores.isfinite().all()
+        assert 0 <= float(state[KEY_CACHE].position) <= SCALE * (length - 1) + 1e-4
+
+
+class TestTraining:
+    @pytest.mark.parametrize("system", ["sinpos", "relpos", "t5", "rope_cross"])
+    def test_blocks_have_the_gradients_of_the_whole_mask(self, system, monkeypatch):
+        source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
+        found = []
+        for length in (512, 4):
+            monkeypatch.setattr(windows, "MAX_LENGTH", length)
+            monkeypatch.setattr(windows, "BLOCK", 5)
+            model = build_windows(system, cross=4).train()
+            scores = model(source, None, target)[0]
+            F.cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=PAD).backward()
+            found.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+        for name, gradient in found[0].items():
+            torch.testing.assert_close(found[1][name], gradient, atol=1e-6, rtol=1e-4)
+
+    def test_the_longest_text_is_recorded(self):
+        model = build("rope_cross").train()
+        model(make_batch([7, 4], left=True), None, make_batch([5, 6], begin=True))
+        assert int(model.encoder.training_length) == 7
+        model(make_batch([5, 4]), None, make_batch([9, 6], begin=True))
+        assert int(model.encoder.training_length) == 9
+        model.eval()
+        model(make_batch([20]), None, make_batch([9], begin=True))
+        assert int(model.encoder.training_length) == 9
+        other = build("sinpos")
+        other.load_state_dict(model.state_dict())
+        assert int(other.encoder.training_length) == 9  # kept by a warm start
+        state = {k: v for k, v in model.state_dict().items() if "training_length" not in k}
+        other = build("rope_cross")
+        other.load_state_dict(state)
+        assert int(other.encoder.training_length) == 0
+
+
+@pytest.mark.parametrize(
+    ("system", "options"),
+    [
+        ("rope", {"cross_attention_window": 4}),
+        ("sinpos", {"alignment_gain": 0.1}),
+        ("rope_cross", {"attention_window": 0}),
+        ("rope_cross", {"cross_attention_window": 0}),
+        ("rope_cross", {"alignment_gain": 1.1}),
+        ("rope_cross", {"alignment_offset": 1.0}),
+        ("rope_cross", {"alignment_gain": 0.1, "sentence_context": 1}),
+        ("rope_cross", {"alignment_gain": 0.1, "no_cross_attention": True}),
+        ("rope_cross", {"alignment_gain": 0.1, "adaptive_softmax_cutoff": "10"}),
+    ],
+)
+def test_options_that_do_not_fit_are_errors(system, options):
+    with pytest.raises(ValueError, match=next(iter(options)).replace("_", "-")):
+        build(system, **options)
