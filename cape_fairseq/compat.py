@@ -13,11 +13,13 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models.ema.ema import EMA
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 
+from cape_fairseq.data.quotes import detokenize_quotes
 from cape_fairseq.optim.hold import hold_in_trainer
 
 logger = logging.getLogger(__name__)
@@ -247,6 +249,7 @@ def install() -> None:
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
     Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)
+    MosesTokenizer.decode = detokenize_quotes(MosesTokenizer.decode)
     EMA.__init__ = copy_integers(EMA.__init__)
     EMA.restore = keep_versions(EMA.restore)
     for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs
