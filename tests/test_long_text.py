@@ -183,7 +183,7 @@ class TestTranslate:
 
     @pytest.mark.parametrize(
         ("option", "value"),
-        [("--alignment-gain", "2"), ("--attention-window", "0"), ("--alignment-offset", "1")],
+        [("--alignment-gain", "2"), ("--attention-window", "0"), ("--cross-attention-window", "0")],
     )
     def test_bad_options_are_one_sentence(
         self, option, value, data_bin, checkpoint, monkeypatch, capsys

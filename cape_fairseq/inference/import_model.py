@@ -24,6 +24,7 @@ from cape_fairseq.inference.hugging_face import (
     warn_of_added_words,
 )
 from cape_fairseq.inference.segmentation import PREFIXES, find_sentencepiece
+from cape_fairseq.models.warm_start import LOOK_AHEAD, OPTIONS, SCALE, TRAINING_LENGTH, WORDS
 
 EXAMPLES = """
   cape-fairseq import opus-mt-en-de imported
@@ -210,7 +211,7 @@ def format_options(options: dict[str, Any]) -> str:
 
 def check_parameters(folder: Path, state: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     """Raise UserError if parameters are missing, or are there that the model does not have."""
-    own = {"encoder.source_scale", "encoder.position_options", "encoder.words", "decoder.words"}
+    own = {OPTIONS, SCALE, TRAINING_LENGTH, LOOK_AHEAD, *WORDS}
     missing = sorted(expected.keys() - state.keys() - own)
     unknown = sorted(state.keys() - expected.keys())
     if missing:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from cape_fairseq.command_line import UserError, parse_count
 from cape_fairseq.models.config import WindowOptions
-from cape_fairseq.models.token_windows import TokenWindows, validate_windows
+from cape_fairseq.models.token_windows import TokenWindows, choose_reach, validate_windows
 from cape_fairseq.options import list_fields, validate
 
-MAX_ATTENTION_WINDOW, MAX_CROSS_ATTENTION_WINDOW = 40, 30  # defaults, unless texts are short
+MAX_ATTENTION_WINDOW = 40  # by default
+GAIN = 0.1  # by default, where the look-ahead was measured
 
 
 class LongTextOptions(NamedTuple):
@@ -52,9 +54,12 @@ class LongText(NamedTuple):
             return cls(0, TokenWindows())
         given = options._asdict()
         reach = min(length // 2, MAX_ATTENTION_WINDOW)
-        cross_reach = min(length // 2, MAX_CROSS_ATTENTION_WINDOW)
+        cross_reach = int(choose_reach(torch.tensor(length)))
         given["attention_window"] = options.attention_window or reach
         given["cross_attention_window"] = options.cross_attention_window or cross_reach
+        is_measured = int(model.decoder.look_ahead[1]) > 0
+        if options.alignment_gain is None and (is_measured or options.alignment_offset is not None):
+            given["alignment_gain"] = GAIN
         windows = argparse.Namespace(**given)
         try:
             validate(windows, list_fields(WindowOptions))
@@ -90,8 +95,8 @@ def add_long_text_options(parser: argparse.ArgumentParser) -> None:
     helps = {
         "--attention-window": (parse_count, "N", "smaller of L / 2 and 40"),
         "--cross-attention-window": (parse_count, "M", "smaller of L / 2 and 30"),
-        "--alignment-gain": (float, "G", "0"),
-        "--alignment-offset": (float, "O", "0"),
+        "--alignment-gain": (float, "G", "0.1 if O is known, else 0"),
+        "--alignment-offset": (float, "O", "as measured in the last validation of the training"),
         "--alignment-end": (float, "E", "M / 2"),
     }
     for flag, (kind, name, default) in helps.items():

@@ -44,7 +44,8 @@ GAIN_HELP = (
     "the attention by this share of its lag, 0 to 1 (default: off)"
 )
 OFFSET_HELP = (
-    "--alignment-gain: how far the attention looks ahead of a right target position (default: 0)"
+    "--alignment-gain: how far the attention looks ahead of a right target position (default: as "
+    "measured in the last validation, else 0)"
 )
 END_HELP = (
     "--alignment-gain: no EOS while the last source token is farther from the target position than "

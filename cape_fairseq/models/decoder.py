@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cape_fairseq.models.key_cache import KeyCache
 from cape_fairseq.models.positional_side import PositionalSide
-from cape_fairseq.models.source_attention import AlignedToken, SourceAttention, Step
+from cape_fairseq.models.source_attention import AlignedTokens, SourceAttention, Step
 from cape_fairseq.models.source_state import EncoderOut, SourceState, get_source
 from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
@@ -30,7 +30,7 @@ class DecoderPlan(NamedTuple):
     cross_attention: AttentionPlan
     biases: list[LayerBiases]  # of each layer; layers beyond the end have none
     embeddings: list[Tensor]  # added to the input of each layer, [B or 1, T, C] each
-    aligned: AlignedToken | None = None  # with --alignment-gain, in steps
+    aligned: AlignedTokens | None = None  # with --alignment-gain in steps, or in validation
 
 
 class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase):
@@ -49,6 +49,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             window = Window(min(cfg.sentence_context, cfg.target_context))
         self.build_positions(cfg, side, window)
         self.register_buffer("words", hash_words(dictionary))
+        self.register_buffer("look_ahead", torch.zeros(2, dtype=torch.long))
 
     def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: Any) -> None:
         super().build_output_projection(cfg, dictionary, embed_tokens)
@@ -93,7 +94,9 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             x = self.output_layer(x)
         elif self.training and self.output_projection is not None:
             x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
-        if plan.aligned is not None:
+        if plan.aligned is not None and step.cache is None:
+            self.record_look_ahead(plan.aligned, weights[last])
+        elif plan.aligned is not None:
             step.cache.position = self.advance(plan.aligned, weights[last])
             x = x if features_only else self.delay_end(x, plan.aligned)
         attention = None
@@ -127,6 +130,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         summary = None if source is None else source.summary
         positions = self.find_positions(layout, step.queries, noise, summary)
         if self.training and torch.is_grad_enabled() and source is not None:
+            self.is_new_validation = True
             self.positions.count_lengths(layout, source.layout)
         queries = layout.select(slice(-step.queries, None))
         cross_plan, aligned = AttentionPlan(), None

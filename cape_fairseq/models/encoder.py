@@ -98,6 +98,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             positions = self.scale_positions(layout.index)
         positions = positions.expand(layout.padding.shape)
         state = SourceState(layout.expand(), positions, summary)
+        state = state._replace(training_length=self.training_length)
         if self.token_windows.cross_attention is not None:
             state = state._replace(scale=float(self.source_scale))  # a GPU is waited for
         elif self.token_windows.alignment is None:

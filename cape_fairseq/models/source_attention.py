@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cape_fairseq.models.key_cache import KeyCache
 from cape_fairseq.models.source_state import SourceState
+from cape_fairseq.models.token_windows import choose_reach, find_look_ahead
 from cape_fairseq.modules.masks import build_mask, has_padding
 from cape_fairseq.modules.plan import AttentionPlan, Block, take_columns
 from cape_fairseq.modules.windows import Condition, Mask
@@ -23,19 +24,29 @@ class Step(NamedTuple):
     has_source_keys: bool = False  # an earlier step computed those of the cross-attention
 
 
-class AlignedToken(NamedTuple):
-    """The token of a step whose position in the source follows the alignment, a row for each."""
+class AlignedTokens(NamedTuple):
+    """Target tokens whose cross-attention says where they are in the source."""
 
-    position: Tensor  # float32 [B, 1]
-    keys: Tensor  # positions of the source tokens that it sees, [B, W]
-    last: Tensor  # position of the last source token, [B, 1]
-    index: Tensor  # of the token in its text, [B or 1, 1]
-    padding: Tensor  # bool [B, 1]
+    position: Tensor  # float32 [B or 1, T]
+    keys: Tensor  # positions of the source tokens that they see, [B, W]
+    last: Tensor | None  # position of the last source token, [B, 1]
+    index: Tensor  # of the tokens in their text, [B or 1, T]
+    padding: Tensor  # bool [B, T]
+    training_length: Tensor  # int64 []
+
+
+LOOK_AHEAD_UNIT = 1024  # integers change neither in half precision nor in a moving average
 
 
 class SourceAttention:
     """Plans of cross-attention, a mixin of the decoder. With an alignment the position of a step's
-    token follows the attention (:class:`~cape_fairseq.models.token_windows.Alignment`)."""
+    token follows the attention (:class:`~cape_fairseq.models.token_windows.Alignment`).
+
+    ``look_ahead`` is a buffer, int64 [2]: the sum of the look-ahead of all target tokens of the
+    last validation, and their number.
+    """
+
+    is_new_validation = True
 
     def place_in_source(
         self, queries: Layout, positions: Tensor, source: SourceState, step: Step
@@ -94,22 +105,57 @@ class SourceAttention:
         source: SourceState,
         step: Step,
         plan: AttentionPlan,
-    ) -> AlignedToken | None:
-        """Return the token of a step with an alignment."""
-        if not self.is_aligned(step):
-            return None
+    ) -> AlignedTokens | None:
+        """Return the token of a step with an alignment, or the tokens of a validation batch, whose
+        look-ahead is measured."""
         keys = source.positions
-        if plan.blocks is not None:
-            keys = take_columns(keys, plan.blocks[0].keys, dim=1)
-        return AlignedToken(position, keys, source.last, queries.index, queries.padding)
+        if self.is_aligned(step):
+            if plan.blocks is not None:
+                keys = take_columns(keys, plan.blocks[0].keys, dim=1)
+        elif not self.measures_look_ahead(step) or plan.blocks is not None:
+            return None
+        return AlignedTokens(
+            position, keys, source.last, queries.index, queries.padding, source.training_length
+        )
 
-    def advance(self, token: AlignedToken, weights: Tensor) -> Tensor:
+    def measures_look_ahead(self, step: Step) -> bool:
+        """Return whether a pass is that of a validation, of texts and not of documents."""
+        is_validation = step.cache is None and not self.training and not torch.is_grad_enabled()
+        is_text = self.window is None and self.positions.rotates_cross_attention
+        return is_validation and is_text
+
+    def record_look_ahead(self, tokens: AlignedTokens, weights: Tensor) -> None:
+        """Add the look-ahead of a validation batch to that of the validation. Tokens near an end of
+        the text do not count: their attention has no room on one side."""
+        reach = choose_reach(tokens.training_length)
+        distance = tokens.keys.unsqueeze(1) - tokens.position.unsqueeze(2)
+        weights = weights.masked_fill(distance.abs().unsqueeze(1) > reach, 0.0)
+        weights = weights / weights.sum(3, keepdim=True).clamp(min=1e-9)
+        margin, index = reach / 2, tokens.index
+        length = (~tokens.padding).sum(1, keepdim=True)
+        counts = (index >= margin) & (index < length - margin) & ~tokens.padding
+        counts = counts & (tokens.position <= tokens.keys.amax(1, keepdim=True) - margin)
+        ahead = find_look_ahead(tokens.position, weights, tokens.keys)
+        ahead = ahead.masked_fill(~counts, 0.0).sum(dtype=torch.float64)
+        found = torch.stack([(LOOK_AHEAD_UNIT * ahead).round(), counts.sum()]).long()
+        self.look_ahead.copy_(found if self.is_new_validation else self.look_ahead + found)
+        self.is_new_validation = False
+
+    @property
+    def measured_offset(self) -> Tensor:
+        """Return the mean look-ahead of the last validation, float32 []; 0 without one."""
+        total, count = self.look_ahead.unbind()
+        return (total / (LOOK_AHEAD_UNIT * count.clamp(min=1))).float()
+
+    def advance(self, token: AlignedTokens, weights: Tensor) -> Tensor:
         """Return the positions of the next tokens, [B, 1]. Padding before a text does not count."""
         alignment = self.token_windows.alignment
-        moved = alignment.advance(token.position, weights, token.keys, token.last)
+        offset = self.measured_offset if alignment.offset is None else alignment.offset
+        ahead = find_look_ahead(token.position, weights, token.keys)
+        moved = alignment.advance(token.position, ahead, offset, token.last)
         return torch.where(token.padding, token.position, moved)
 
-    def delay_end(self, scores: Tensor, token: AlignedToken) -> Tensor:
+    def delay_end(self, scores: Tensor, token: AlignedTokens) -> Tensor:
         """Lower the score of EOS before the end of the source."""
         alignment, eos = self.token_windows.alignment, self.dictionary.eos()
         return alignment.delay_end(scores, eos, token.position, token.last, token.index)

@@ -25,11 +25,12 @@ class SourceState(NamedTuple):
     # search, whose source is cut to the window around it
     last: Tensor | None = None  # position of the last token, [B, 1]
     scale: float | None = None  # the source scale, with a window of cross-attention
+    training_length: Tensor | None = None  # tokens of the longest text of training, int64 []
 
     def select(self, rows: Tensor) -> SourceState:
         """Return the state of some texts, int64 [R]."""
         parts = [None if part is None else part.index_select(0, rows) for part in self[1:5]]
-        return SourceState(self.layout.select_rows(rows), *parts, self.scale)
+        return SourceState(self.layout.select_rows(rows), *parts, *self[5:])
 
     def find_window(self, sentences: Tensor, window: Window) -> Spans:
         """Find the tokens of the window around one sentence of each text, int64 [B]."""

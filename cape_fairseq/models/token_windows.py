@@ -16,34 +16,35 @@ from cape_fairseq.modules.windows import Window
 from cape_fairseq.options import format_flag, require
 
 EOS_PENALTY = 1e4  # finite: fairseq must be able to force EOS at the longest length
+MAX_REACH = 30  # of cross-attention, by default
 LONGEST_RATIO = 1.5  # to the scaled source: longer outputs may always end
 
 
 class Alignment(NamedTuple):
     """A target position that follows the cross-attention.
 
-    After each token p becomes p + 1 + g (c - p - o): c is the centroid, the mean source position
-    under the weights of the last layer's cross-attention.
+    After each token p becomes p + 1 + g (c - p - o), and behind the last source token p + 1: c is
+    the centroid, the mean source position under the weights of the last layer's cross-attention.
     """
 
     gain: float  # g
-    offset: float  # o, the mean of c - p where p is right
+    offset: float | None  # o, the mean of c - p where p is right; None: that of the last validation
     end: float | None  # distance to the last source token from which the text may end
 
-    def advance(self, position: Tensor, weights: Tensor, source: Tensor, last: Tensor) -> Tensor:
+    def advance(
+        self, position: Tensor, ahead: Tensor, offset: float | Tensor, last: Tensor
+    ) -> Tensor:
         """Return the positions of the next tokens, [B, 1].
 
         Args:
             position: of these tokens, float32 [B, 1].
-            weights: of the cross-attention, [B, H, 1, W].
-            source: positions of the keys that have weights, [B, W].
+            ahead: their look-ahead c - p, [B, 1].
             last: position of the last source token, [B, 1].
         """
-        # The mean of differences: in half precision a mean of large positions would be wrong.
-        weights = weights[:, :, 0].float().mean(1)
-        ahead = (weights * (source - position)).sum(1, keepdim=True)
-        moved = position + 1 + self.gain * (ahead - self.offset)
-        return torch.minimum(moved, last).clamp(min=0)
+        # Past the source there is nothing to follow: a position that stayed at the last token would
+        # never tell the model to end.
+        correction = torch.where(position < last, self.gain * (ahead - offset), 0.0)
+        return (position + 1 + correction).clamp(min=0)
 
     def delay_end(
         self, scores: Tensor, eos: int, position: Tensor, last: Tensor, length: Tensor
@@ -75,7 +76,7 @@ class TokenWindows(NamedTuple):
         end = options.alignment_end
         if end is None and reach is not None:
             end = reach / 2
-        alignment = Alignment(gain, options.alignment_offset or 0.0, end) if gain else None
+        alignment = Alignment(gain, options.alignment_offset, end) if gain else None
         return cls(options.attention_window, reach, alignment)
 
     def find_attention(self, keys: int, causal: bool) -> Window | None:
@@ -91,6 +92,26 @@ class TokenWindows(NamedTuple):
             return None
         reach = max(self.cross_attention, scale / 2 * (1 + 1e-6))
         return Window(reach, reach)
+
+
+def find_look_ahead(position: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
+    """Return how far the cross-attention looks ahead of target positions, c - p: [B or 1, T].
+
+    Args:
+        position: of the target tokens, float32 [B or 1, T].
+        weights: of their cross-attention, [B, H, T, W].
+        keys: positions of the source tokens that have weights, [B, W].
+    """
+    # The mean of differences: in half precision a mean of large positions would be wrong.
+    distance = keys.unsqueeze(1) - position.unsqueeze(2)
+    return (weights.float().mean(1) * distance).sum(2)
+
+
+def choose_reach(training_length: Tensor) -> Tensor:
+    """Return the default window of cross-attention for texts of training of at most so many tokens,
+    int64 []; 0 if that is unknown."""
+    reach = (training_length // 2).clamp(max=MAX_REACH)
+    return torch.where(training_length > 0, reach, MAX_REACH)
 
 
 def follows_alignment(model: Any) -> bool:

@@ -28,6 +28,7 @@ State = dict[str, Tensor]
 OPTIONS = "encoder.position_options"
 SCALE = "encoder.source_scale"
 TRAINING_LENGTH = "encoder.training_length"
+LOOK_AHEAD = "decoder.look_ahead"
 WORDS = ("encoder.words", "decoder.words")
 POSITIONS = re.compile(r"(encoder|decoder)\.(positions\.|layers\.\d+\.self_attn\.kernel\.)")
 # fairseq's sinusoids, and what fairseq 0.12.2 stores for an inference path of its own.
@@ -177,7 +178,8 @@ def compare(stored: StoredModel, model: nn.Module) -> Changes:
     """Find what loading a checkpoint into a model changes; neither is changed here."""
     parameters = model.state_dict()
     renamed = rename_base_encoding(stored, Settings.of(model.cfg))
-    names = {renamed.get(key, key) for key in stored.parameters} | {OPTIONS, SCALE, TRAINING_LENGTH}
+    names = {renamed.get(key, key) for key in stored.parameters}
+    names |= {OPTIONS, SCALE, TRAINING_LENGTH, LOOK_AHEAD}
     missing = [key for key in parameters if key not in names]
     initialized = [key for key in missing if POSITIONS.match(key)]
     dropped = [key for key in names if POSITIONS.match(key) and key not in parameters]
@@ -272,7 +274,8 @@ def build_state(changes: Changes, stored: StoredModel, model: nn.Module) -> Stat
         state[key] = parameters[key].clone()
     for key in changes.omegas:  # without a weight the residual counts fully
         state[key] = torch.ones_like(parameters[key])
-    state.setdefault(TRAINING_LENGTH, parameters[TRAINING_LENGTH].clone())
+    for key in (TRAINING_LENGTH, LOOK_AHEAD):  # since version 1.2
+        state.setdefault(key, parameters[key].clone())
     state[SCALE] = torch.full_like(parameters[SCALE], changes.scale)
     for key in (OPTIONS, *WORDS):
         state[key] = parameters[key].clone()

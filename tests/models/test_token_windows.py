@@ -195,8 +195,9 @@ def follow_slowly(model, source, target, gain, offset):
             )
             weights = found[-1][0, :, 0].double().mean(0)
             centroid = float((weights * keys).sum())
-            position = position + 1 + gain * (centroid - position - offset)
-            position = min(max(position, 0.0), float(keys[-1]))
+            follows = position < float(keys[-1])
+            position = position + 1 + follows * gain * (centroid - position - offset)
+            position = max(position, 0.0)
             assert abs(float(state[KEY_CACHE].position) - position) < 1e-4
     return positions
 
@@ -204,11 +205,11 @@ def follow_slowly(model, source, target, gain, offset):
 class TestAlignment:
     @pytest.mark.parametrize("system", CROSS)
     def test_positions_follow_the_formula(self, system):
-        model = build_windows(system, reach=4, alignment_gain=0.3, alignment_offset=0.5)
-        source, target = make_batch([10]), make_batch([18], begin=True)
-        positions = follow_slowly(model, source, target, 0.3, 0.5)
+        model = build_windows(system, reach=4, alignment_gain=0.2, alignment_offset=-1.0)
+        source, target = make_batch([10]), make_batch([40], begin=True)
+        positions = follow_slowly(model, source, target, 0.2, -1.0)
         assert max(abs(p - i) for i, p in enumerate(positions)) > 1
-        assert positions[-1] <= 9 * SCALE
+        assert positions[-1] > 9 * SCALE  # the target overruns its source
 
     def test_no_gain_is_the_number_of_the_token(self):
         source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
@@ -288,7 +289,7 @@ class TestAlignment:
         model = build_windows("rope_cross", cross=1, alignment_gain=1.0)
         scores, state = decode_in_steps(model, make_batch([length]), make_batch([40], begin=True))
         assert scores.isfinite().all()
-        assert 0 <= float(state[KEY_CACHE].position) <= SCALE * (length - 1) + 1e-4
+        assert 0 <= float(state[KEY_CACHE].position) <= 80
 
 
 class TestTraining:
