@@ -14,7 +14,7 @@ from cape_fairseq.models.token_windows import TokenWindows, choose_reach, valida
 from cape_fairseq.options import list_fields, validate
 
 MAX_ATTENTION_WINDOW = 40  # by default
-GAIN = 0.1  # by default, where the look-ahead was measured
+MAX_GAIN = 0.1  # by default, where the look-ahead was measured
 
 
 class LongTextOptions(NamedTuple):
@@ -59,7 +59,8 @@ class LongText(NamedTuple):
         given["cross_attention_window"] = options.cross_attention_window or cross_reach
         is_measured = int(model.decoder.look_ahead[1]) > 0
         if options.alignment_gain is None and (is_measured or options.alignment_offset is not None):
-            given["alignment_gain"] = GAIN
+            # A place is found again within a quarter of the texts of training.
+            given["alignment_gain"] = min(4 / length, MAX_GAIN)
         windows = argparse.Namespace(**given)
         try:
             validate(windows, list_fields(WindowOptions))
@@ -95,7 +96,7 @@ def add_long_text_options(parser: argparse.ArgumentParser) -> None:
     helps = {
         "--attention-window": (parse_count, "N", "smaller of L / 2 and 40"),
         "--cross-attention-window": (parse_count, "M", "smaller of L / 2 and 30"),
-        "--alignment-gain": (float, "G", "0.1 if O is known, else 0"),
+        "--alignment-gain": (float, "G", "4 / L, at most 0.1, if O is known, else 0"),
         "--alignment-offset": (float, "O", "as measured in the last validation of the training"),
         "--alignment-end": (float, "E", "M / 2"),
     }
