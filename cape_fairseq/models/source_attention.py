@@ -29,7 +29,7 @@ class AlignedTokens(NamedTuple):
 
     position: Tensor  # float32 [B or 1, T]
     keys: Tensor  # positions of the source tokens that they see, [B, W]
-    last: Tensor | None  # position of the last source token, [B, 1]
+    last: Tensor  # position of the last source token, [B, 1]
     index: Tensor  # of the tokens in their text, [B or 1, T]
     padding: Tensor  # bool [B, T]
     training_length: Tensor  # int64 []
@@ -108,14 +108,16 @@ class SourceAttention:
     ) -> AlignedTokens | None:
         """Return the token of a step with an alignment, or the tokens of a validation batch, whose
         look-ahead is measured."""
-        keys = source.positions
+        keys, last = source.positions, source.last
         if self.is_aligned(step):
             if plan.blocks is not None:
                 keys = take_columns(keys, plan.blocks[0].keys, dim=1)
-        elif not self.measures_look_ahead(step) or plan.blocks is not None:
+        elif self.measures_look_ahead(step) and plan.blocks is None:
+            last = keys.masked_fill(source.layout.padding, 0.0).amax(1, keepdim=True)
+        else:
             return None
         return AlignedTokens(
-            position, keys, source.last, queries.index, queries.padding, source.training_length
+            position, keys, last, queries.index, queries.padding, source.training_length
         )
 
     def measures_look_ahead(self, step: Step) -> bool:
@@ -134,7 +136,7 @@ class SourceAttention:
         margin, index = reach / 2, tokens.index
         length = (~tokens.padding).sum(1, keepdim=True)
         counts = (index >= margin) & (index < length - margin) & ~tokens.padding
-        counts = counts & (tokens.position <= tokens.keys.amax(1, keepdim=True) - margin)
+        counts = counts & (tokens.position <= tokens.last - margin)
         ahead = find_look_ahead(tokens.position, weights, tokens.keys)
         ahead = ahead.masked_fill(~counts, 0.0).sum(dtype=torch.float64)
         found = torch.stack([(LOOK_AHEAD_UNIT * ahead).round(), counts.sum()]).long()

@@ -342,3 +342,55 @@ class TestTraining:
 def test_options_that_do_not_fit_are_errors(system, options):
     with pytest.raises(ValueError, match=next(iter(options)).replace("_", "-")):
         build(system, **options)
+
+
+class TestLookAhead:
+    @pytest.mark.parametrize("left", [False, True])
+    def test_it_is_that_of_tokens_in_the_middle(self, left):
+        model = build_windows("rope_cross", reach=None)
+        model.encoder.training_length.fill_(12)  # a window of 6, and 3 tokens at the ends
+        found = []
+        attention = model.decoder.layers[-1].encoder_attn
+        attention.register_forward_hook(lambda module, args, out: found.append(out[1]))
+        ahead = []
+        for lengths, target_lengths in (([19, 12], [18, 11]), ([7, 15], [9, 16])):
+            source, target = make_batch(lengths, left), make_batch(target_lengths, begin=True)
+            decode(model, source, target)
+            weights = found.pop().double()
+            for row, (s, t) in enumerate(zip(lengths, target_lengths, strict=True)):
+                first = source.size(1) - s if left else 0
+                for i in range(3, t - 3):
+                    if i > SCALE * (s - 1) - 3:
+                        continue
+                    distance = SCALE * torch.arange(s).double() - i
+                    own = weights[row, :, i, first : first + s] * (distance.abs() <= 6)
+                    own = own / own.sum(1, keepdim=True)
+                    ahead.append(float((own.mean(0) * distance).sum()))
+        assert int(model.decoder.look_ahead[1]) == len(ahead) > 10
+        expected = sum(ahead) / len(ahead)
+        assert float(model.decoder.measured_offset) == pytest.approx(expected, abs=1e-3)
+
+    def test_each_validation_begins_anew(self):
+        model = build_windows("rope_cross", reach=None)
+        source, target = make_batch([70]), make_batch([70], begin=True)
+        decode(model, source, target)
+        once = model.decoder.look_ahead.clone()
+        decode(model, source, target)
+        assert torch.equal(model.decoder.look_ahead, 2 * once)
+        model.train()
+        model(source, None, target)
+        assert torch.equal(model.decoder.look_ahead, 2 * once)
+        model.eval()
+        decode(model, source, target)
+        assert torch.equal(model.decoder.look_ahead, once)
+
+    def test_it_is_the_default_offset(self):
+        source, target = make_batch(SOURCE), make_batch(TARGET, begin=True)
+        given = build_windows("rope_cross", cross=4, alignment_gain=0.2, alignment_offset=1.5)
+        model = build_windows("rope_cross", cross=4, alignment_gain=0.2)
+        model.decoder.look_ahead.copy_(torch.tensor([3 * 1024, 2]))
+        real = target != PAD
+        found, expected = (decode_in_steps(m, source, target)[0][real] for m in (model, given))
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+        other = build_windows("rope_cross", cross=4, alignment_gain=0.2, alignment_offset=0.0)
+        assert not torch.allclose(decode_in_steps(other, source, target)[0][real], expected)
