@@ -131,10 +131,11 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode the lines of a UTF-8 stream, split at line feeds alone; ``name`` is for the error."""
+    """Decode the lines of a UTF-8 stream, split at line feeds alone, without a byte order mark;
+    ``name`` is for the error."""
     for number, line in enumerate(lines, 1):
         try:
-            yield line.decode("utf-8").rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             raise UserError(f"line {number} of {name} is not UTF-8; convert the text") from None
 

@@ -11,8 +11,14 @@ import unicodedata
 
 # White space that many tools take for the end of a line.
 BREAKS = str.maketrans(dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
-# Soft hyphen, zero-width space, word joiner, byte order mark, left-to-right and right-to-left mark.
-INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff\u200e\u200f"))
+# Soft hyphen, zero-width space, word joiner, byte order mark, grapheme joiner, Mongolian vowel
+# separator, emoji selector, and marks, embeddings and isolates of the direction.
+INVISIBLE = str.maketrans(
+    dict.fromkeys(
+        "\u00ad\u200b\u2060\ufeff\u034f\u180e\ufe0f\u061c\u200e\u200f"
+        "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    )
+)
 # With their semicolon: the parameters of an address (?a=1&copy=2) are none.
 ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]\w*);")
 

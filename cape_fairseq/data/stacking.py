@@ -45,7 +45,7 @@ def read_documents(
         ValueError: the file has another number of lines.
     """
     if path.is_file():
-        text = path.read_text(encoding="utf-8").removesuffix("\n")
+        text = path.read_text(encoding="utf-8-sig").removesuffix("\n")
         names = [line.rstrip("\r") for line in text.split("\n")]
         if len(names) != len(source_sizes):
             raise ValueError(

@@ -66,7 +66,7 @@ def read_json(path: Path, missing: Any = None) -> Any:
     if missing is not None and not path.is_file():
         return missing
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UserError(f"there is no {path}") from None
     except ValueError as error:

@@ -124,7 +124,7 @@ def read_prefixes(folders: Sequence[Path]) -> tuple[list[str], list[str]]:
         return [], []
     path = paths[0]
     try:
-        prefixes = json.loads(path.read_text(encoding="utf-8"))
+        prefixes = json.loads(path.read_text(encoding="utf-8-sig"))
         sides = prefixes["source"], prefixes["target"]
     except (ValueError, TypeError, KeyError):
         sides = None, None

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ from cape_fairseq.tasks.stacked_translation import is_document_model
 logger = logging.getLogger(__name__)
 
 MAX_SUBWORDS = 400  # longer sentences are cut, and those beyond the model's limit
+LANGUAGE_CODE = re.compile(r"\s*(>>\S+<<)\s*")  # as users of OPUS-MT type it
 CHECKED_TOKENS = 20  # from here on most tokens must be known
 
 
@@ -91,9 +93,9 @@ class Translator:
         self.long_text = LongText.of(self.model.models[0], long_text)
         if not segmentation.options:
             check_unsegmented(path, self.model.src_dict)
+        self.model.eval()
         if torch.cuda.is_available() and not cpu:
             self.model.cuda()
-        self.model.eval()
 
     def set_prefixes(self, source: list[str], target: list[str]) -> None:
         """Let words begin every source and, forced in the search, every target."""
@@ -118,8 +120,7 @@ class Translator:
             return [[next(found) for _ in document] for document in documents]
         translations = [[""] * len(document) for document in documents]
         texts = [self.encode(document) for document in documents]
-        unknown_source = self.count_unknown([text[1] for text in texts if text])
-        unknown = 0
+        unknown, unknown_source = 0, self.count_unknown([text[1] for text in texts if text])
         count = sum(len(text[0]) for text in texts if text)
         with tqdm(total=count, desc="translating", unit=" sentences", delay=5) as progress:
             self.model.task.report = progress.update
@@ -185,9 +186,20 @@ class Translator:
         return (numbers, Separator(self.model.src_dict).join(parts)) if parts else None
 
     def encode_source(self, sentence: str) -> torch.Tensor:
-        """Segment a source sentence: int64 [T], with EOS. A word <s> in it is unknown."""
+        """Segment a source sentence: int64 [T], with EOS. A word <s> in it is unknown. A code such
+        as ``>>fra<<`` replaces the model's."""
+        code, sentence = self.split_code(sentence)
+        prefix = index_prefix(self.model.src_dict, [code]) if code else self.source_prefix
         tokens = Separator(self.model.src_dict).hide(self.segment_source(sentence))
-        return torch.cat([self.source_prefix, tokens])
+        return torch.cat([prefix, tokens])
+
+    def split_code(self, text: str) -> tuple[str, str]:
+        """Return the code of a language that begins a text and is a word of the model, or nothing,
+        and the rest of the text."""
+        match = LANGUAGE_CODE.match(text)
+        if match is None or self.model.src_dict.index(match[1]) == self.model.src_dict.unk():
+            return "", text
+        return match[1], text[match.end() :]
 
     def segment_source(self, sentence: str) -> torch.Tensor:
         """Return the subwords of a source sentence, int64 [T], with EOS."""
@@ -206,16 +218,22 @@ class Translator:
         """Return the number of unknown source tokens.
 
         Raises:
-            UserError: most tokens are unknown, so that the segmentation is not the model's.
+            UserError: they are most tokens of most texts, so that the segmentation is not the
+                model's.
         """
         total = sum(len(text) for text in texts)
-        unknown = sum(int((text == self.model.src_dict.unk()).sum()) for text in texts)
-        if total >= CHECKED_TOKENS and unknown > total / 2:
+        unknown = [int((text == self.model.src_dict.unk()).sum()) for text in texts]
+        odd = [i for i, text in enumerate(texts) if unknown[i] > len(text) / 2]
+        if total >= CHECKED_TOKENS and len(odd) > len(texts) / 2:
             raise UserError(
-                f"{unknown} of {total} source tokens are not in the dictionary; check --bpe-codes "
-                "or --sentencepiece, and --tokenizer, and that the input is in the source language"
+                f"{sum(unknown)} of {total} source tokens are not in the dictionary; check "
+                "the segmentation (--bpe-codes, --sentencepiece, --tokenizer) and the language"
             )
-        return unknown
+        for i in odd:
+            if unknown[i] >= CHECKED_TOKENS:
+                counts = i + 1, unknown[i], len(texts[i])
+                logger.warning("text %d: %d of %d subwords are not in the dictionary", *counts)
+        return sum(unknown)
 
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:
         """Return the sentences of a hypothesis."""
@@ -259,6 +277,7 @@ class Translator:
     def split_paragraph(self, line: str, split: bool) -> list[str]:
         """Return the sentences of a paragraph, cut where they are too long for the model."""
         text = "".join(c for c in self.clean(line) if unicodedata.category(c) != "Cc" or c == "\t")
+        code, text = self.split_code(text)
         sentences = split_sentences(text, self.language) if split else [text.strip()]
         parts = [part for sentence in sentences if sentence for part in self.cut(sentence)]
         if len(parts) > len(sentences):
@@ -269,7 +288,7 @@ class Translator:
                 advice,
                 text,
             )
-        return parts
+        return [f"{code} {part}" for part in parts] if code else parts
 
     def cut(self, sentence: str) -> list[str]:
         """Cut a sentence into parts of at most ``max_subwords`` subwords, unless the model

@@ -21,8 +21,15 @@ from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, read_documen
 from cape_fairseq.documents.scorer import DocumentScorer
 from cape_fairseq.documents.search import DocumentGenerator
 from cape_fairseq.documents.text_search import TextGenerator
-from cape_fairseq.models.config import has_documents
 from cape_fairseq.options import format_flag, option, require, validate
+from cape_fairseq.tasks.checks import (
+    check_alignment,
+    check_junction,
+    check_lengths,
+    check_search,
+    check_sentence_model,
+    warn_of_single_pairs,
+)
 from cape_fairseq.tasks.stacked_dataset import (
     JoinedSide,
     JoiningRule,
@@ -139,6 +146,7 @@ class StackedTranslationTask(TranslationTask):
         )
         if mixes:
             check_lengths(split, stacks, self.cfg.stack_max_tokens or PAPER_MIN_TOKENS)
+            warn_of_single_pairs(split, stacks, self.cfg.stack_probability, path)
         elif not len(dataset):
             minimum = self.cfg.stack_sentences or self.cfg.stack_min_tokens or PAPER_MIN_TOKENS
             text = f"every document of {split}" if documents else split
@@ -231,72 +239,3 @@ def are_documents(models: Any) -> bool:
     if len(kinds) > 1:
         raise ValueError("models with and without --sentence-context cannot be an ensemble")
     return kinds == {True}
-
-
-def check_lengths(split: str, stacks: Stacks, limit: int) -> None:
-    """Warn of pairs that are longer than ``--stack-max-tokens``, or raise ValueError if all are."""
-    pairs = stacks.pairs
-    longer = int((pairs.measure() - pairs.separators > limit).sum())
-    if not len(stacks):  # empty lines between documents are no pairs
-        raise ValueError(
-            f"{split} has no pair of at most {limit} tokens; give a larger --stack-max-tokens"
-        )
-    if longer:
-        text = f"{split}: {longer:,} pairs are left out"
-        logger.warning(f"{text}, since they have more tokens than --stack-max-tokens {limit}")
-
-
-def check_sentence_model(cfg: Any, junction: str) -> None:
-    """Check that a model without ``--sentence-context`` was not meant to have it.
-
-    Raises:
-        ValueError: ``--model-overrides`` gave it to a model of fairseq, which ignores it.
-    """
-    if has_documents(cfg):
-        raise ValueError(
-            "sentence_context is set, but this model is fairseq's own, which ignores it; fine-tune "
-            "it first: --arch sinpos_transformer --finetune-from-model CHECKPOINT"
-        )
-    if junction == "separator":
-        logger.warning(
-            "--stack-junction separator: the model has no --sentence-context and reads a stack as "
-            "one sentence"
-        )
-
-
-def check_junction(junction: str) -> None:
-    """Check that stacks have the separator that a model of documents needs.
-
-    Raises:
-        ValueError: sentences are joined by commas.
-    """
-    if junction == "comma":
-        raise ValueError(
-            "--stack-junction is comma, but the model has --sentence-context and would read a "
-            "stack as one sentence; give --stack-junction separator"
-        )
-    if junction == "none":
-        logger.warning(
-            "--stack-junction none: the model has --sentence-context and reads a stack as one "
-            "sentence; give --stack-junction separator"
-        )
-
-
-def check_alignment(args: Any) -> None:
-    """Raise ValueError if alignments of documents are asked for."""
-    if getattr(args, "print_alignment", None):
-        raise ValueError(
-            "--print-alignment is set, but documents have no alignments; split them into sentences "
-            "and give --task translation"
-        )
-
-
-def check_search(models: Any, args: Any) -> None:
-    """Raise ValueError for options of fairseq's search that documents lack."""
-    check_alignment(args)
-    sees_translations = any(model.decoder.window.sees_earlier for model in models)
-    if getattr(args, "lm_path", None) and sees_translations:
-        raise ValueError(
-            "--lm-path is set, but the language model would see single sentences and the model "
-            "has --target-context; leave it out"
-        )

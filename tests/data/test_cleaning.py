@@ -20,6 +20,7 @@ def test_breaks_inside_a_line_are_white_space(mark):
     [
         ("Mu\u0308ller", "M\u00fcller"),  # NFD
         ("Donau\u00addampf\u200bschiff\u2060fahrt\ufeff\u200e", "Donaudampfschifffahrt"),
+        ("\u2067a\u061cb\u202ac\u202e\u2069 \u2764\ufe0f\u180e\u034f", "abc \u2764"),
         ("R&amp;D &lt; 1 &#39;x&#39;", "R&D < 1 'x'"),
         ("\u0d28\u0d4d\u200d\u0d28", "\u0d28\u0d4d\u200d\u0d28"),  # Malayalam
         ("\U0001f468\u200d\U0001f469", "\U0001f468\u200d\U0001f469"),  # a family

@@ -36,6 +36,12 @@ class TestFolders:
         tokens = translator.encode_source("a man .")
         assert translator.model.src_dict[tokens[0]] == ">>fra<<"
         assert translator.model.src_dict.string(tokens[1:]).startswith("▁")
+        sentences = translator.split_paragraph(">>deu<< A man. A man.", True)
+        german = [translator.encode_source(sentence) for sentence in sentences]
+        assert [translator.model.src_dict[x[0]] for x in german] == [">>deu<<"] * 2
+        plain = translator.encode_source("A man.")
+        assert german[0][1:].tolist() == german[1][1:].tolist() == plain[1:].tolist()
+        assert translator.encode_source(">>eng<< x")[0] == tokens[0]  # no word of the model
 
     def test_codes_of_m2m_are_not_pieces_of_text(self, tmp_path):
         save_m2m(tmp_path / "model")

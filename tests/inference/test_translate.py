@@ -116,6 +116,12 @@ class TestTranslate:
         assert status == 1
         assert "not in the dictionary" in error
 
+    def test_one_odd_line_is_a_warning(self, cape_checkpoint, data_bin, caplog):
+        translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
+        lines = ["the man .", "x " * 30, "a girl ."]
+        assert len(translator.translate(lines, max_len_a=0, max_len_b=3)) == 3
+        assert "text 2: 30 of 31" in caplog.text
+
     def test_a_separator_in_the_text_is_a_word(self, cape_checkpoint, data_bin):
         translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
         dictionary = translator.model.src_dict

@@ -216,7 +216,7 @@ class TestDocuments:
             load(make_task(folder, stack_sentences=6))
         assert len(load(make_task(folder, stack_sentences=5))) == 2
 
-    def test_stacks_end_with_their_document(self, data_bin, tmp_path):
+    def test_stacks_end_with_their_document(self, data_bin, tmp_path, caplog):
         folder = tmp_path / "bin"
         shutil.copytree(data_bin, folder)
         names = [name + "\u2028x" for name in "aaabbbbbccccc"]  # not the end of a line
@@ -225,6 +225,14 @@ class TestDocuments:
         dataset = load(make_task(folder, **options))
         ends = [(group[0], group[-1]) for group in dataset.stacks.groups]
         assert ends == [(0, 2), (3, 5), (6, 7), (8, 10), (11, 12)]
+        (folder / "test.documents").write_text("\ufeff" + "a\n" * 13, encoding="utf-8")
+        assert len(load(make_task(folder, **{**options, "stack_sentences": 13}))) == 1
+        names = "".join(f"{number}\n" for number in range(13))
+        (folder / "test.documents").write_text(names, encoding="utf-8")
+        caplog.clear()
+        load(make_task(folder, **{**MIXED, "stack_probability": 1.0}))
+        (record,) = [x for x in caplog.records if x.levelname == "WARNING"]
+        assert "13 documents in 13 pairs" in record.getMessage()
         (folder / "test.documents").write_text("a\nb\n", encoding="utf-8")
         with pytest.raises(ValueError, match=r"test.documents has 2 lines"):
             load(make_task(folder, **options))
