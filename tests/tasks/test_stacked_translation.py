@@ -227,9 +227,8 @@ class TestDocuments:
         assert ends == [(0, 2), (3, 5), (6, 7), (8, 10), (11, 12)]
         (folder / "test.documents").write_text("\ufeff" + "a\n" * 13, encoding="utf-8")
         assert len(load(make_task(folder, **{**options, "stack_sentences": 13}))) == 1
-        names = "".join(f"{number}\n" for number in range(13))
+        names = "\n".join(map(str, range(13)))
         (folder / "test.documents").write_text(names, encoding="utf-8")
-        caplog.clear()
         load(make_task(folder, **{**MIXED, "stack_probability": 1.0}))
         (record,) = [x for x in caplog.records if x.levelname == "WARNING"]
         assert "13 documents in 13 pairs" in record.getMessage()
