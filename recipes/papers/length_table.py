@@ -50,14 +50,15 @@ def measure_loss(path: Path) -> tuple[float, list[float]]:
     return float(np.concatenate(rows).mean()), [float(b.mean()) for b in by_position]
 
 
-def measure(folder: Path, test: str, language: str) -> dict[str, Any] | None:
-    """Measure one training on one test, or return None if it was not run."""
+def measure(folder: Path, test: str, language: str, alone: Path) -> dict[str, Any] | None:
+    """Measure one training on one test, or return None if it was not run. ``alone`` has the
+    translations of its sentences one by one."""
     path = folder / f"{test}.txt"
     if not path.is_file():
         return None
     translated, texts, references = read_translations(path)
     scores = score_translations(texts, references, language)
-    sentences = read_translations(folder / "sentences.txt")[0]
+    sentences = read_translations(alone / "sentences.txt")[0]
     split = join_translations(sentences, translated)
     scores["split_bleu"] = score_translations(split, references, language)["bleu"]
     scores["loss"], scores["loss_by_position"] = measure_loss(folder / f"{test}.loss.txt")
@@ -69,10 +70,13 @@ def main() -> None:
     config, out = yaml.safe_load(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     language = config.get("languages", ("en", "de"))[1]
     found: dict[str, Any] = {}
-    for name in config["systems"]:
+    for name, system in config["systems"].items():
         seeds = sorted(path.parent for path in out.glob(f"{name}/*/sentences.txt"))
+        own = system.get("checkpoint", name)  # with the checkpoint's options
         runs = {
-            folder.name: {t: measure(folder, t, language) for t in config["tests"]}
+            folder.name: {
+                t: measure(folder, t, language, out / own / folder.name) for t in config["tests"]
+            }
             for folder in seeds
         }
         if runs:
