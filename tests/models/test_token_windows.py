@@ -1,8 +1,6 @@
-"""Windows of tokens and the alignment of target positions."""
+"""Windows of tokens in self- and cross-attention."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 import torch
@@ -11,36 +9,16 @@ from torch.nn import functional as F
 from cape_fairseq.modules import windows
 from cape_fairseq.modules.attention import KEY_CACHE
 from tests.documents.support import WINDOW_NAMES, make_documents, make_inputs, pad
+from tests.models.support import (
+    CROSS,
+    SCALE,
+    SOURCE,
+    TARGET,
+    build_windows,
+    decode,
+    decode_in_steps,
+)
 from tests.support import EOS, PAD, SYSTEMS, build, make_batch
-
-SOURCE, TARGET = [19, 5, 12], [18, 7, 11]
-CROSS = ["rope_cross", "floater-rope_cross"]
-SCALE = 1.3
-
-
-def build_windows(system, reach=3, cross=None, **options):
-    """A model with windows; one that rotates cross-attention has a source scale."""
-    cross = cross if system in CROSS else None
-    given = {"attention_window": reach, "cross_attention_window": cross, **options}
-    model = build(system, **given)
-    if system in CROSS:
-        model.encoder.source_scale.fill_(SCALE)
-    return model
-
-
-def decode(model, source, target):
-    with torch.no_grad():
-        return model(source, None, target)[0]
-
-
-def decode_in_steps(model, source, target):
-    """Scores of all positions, and the incremental state."""
-    with torch.no_grad():
-        encoder_out, state = model.encoder(source), {}
-        steps = [
-            model.decoder(target[:, : i + 1], encoder_out, state)[0] for i in range(target.size(1))
-        ]
-    return torch.cat(steps, 1), state
 
 
 class TestWindows:
@@ -178,120 +156,6 @@ class TestWindows:
         assert state[KEY_CACHE].position.dtype == torch.float32
 
 
-def follow_slowly(model, source, target, gain, offset):
-    """Positions of one text's tokens by the formula, from the weights of the last layer."""
-    keys = SCALE * torch.arange(source.size(1)).double()
-    found = []
-    last = model.decoder.layers[-1].encoder_attn
-    last.register_forward_hook(lambda module, args, out: found.append(out[1]))
-    position, positions = 0.0, []
-    with torch.no_grad():
-        encoder_out, state = model.encoder(source), {}
-        for i in range(target.size(1)):
-            positions.append(position)
-            model.decoder(target[:, : i + 1], encoder_out, state)
-            assert math.isclose(
-                float(encoder_out["source_state"].last), float(keys[-1]), rel_tol=1e-6
-            )
-            weights = found[-1][0, :, 0].double().mean(0)
-            centroid = float((weights * keys).sum())
-            follows = position < float(keys[-1])
-            position = position + 1 + follows * gain * (centroid - position - offset)
-            position = max(position, 0.0)
-            assert abs(float(state[KEY_CACHE].position) - position) < 1e-4
-    return positions
-
-
-class TestAlignment:
-    @pytest.mark.parametrize("system", CROSS)
-    def test_positions_follow_the_formula(self, system):
-        model = build_windows(system, reach=4, alignment_gain=0.2, alignment_offset=-1.0)
-        source, target = make_batch([10]), make_batch([40], begin=True)
-        positions = follow_slowly(model, source, target, 0.2, -1.0)
-        assert max(abs(p - i) for i, p in enumerate(positions)) > 1
-        assert positions[-1] > 9 * SCALE  # the target overruns its source
-
-    def test_no_gain_is_the_number_of_the_token(self):
-        source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
-        steps, state = decode_in_steps(
-            build_windows("rope_cross", cross=4, alignment_gain=0.0), source, target
-        )
-        assert state[KEY_CACHE].position is None
-        whole = decode(build_windows("rope_cross", cross=4), source, target)
-        real = target != PAD
-        torch.testing.assert_close(steps[real], whole[real], atol=1e-5, rtol=0)
-
-    @pytest.mark.parametrize("cross", [None, 4])
-    def test_batches_equal_single_texts(self, cross):
-        model = build_windows("rope_cross", cross=cross, alignment_gain=0.2)
-        source, target = make_batch(SOURCE, left=True), make_batch(TARGET, begin=True)
-        together, _ = decode_in_steps(model, source, target)
-        padded = make_batch(TARGET, left=True, begin=True)
-        shifted, _ = decode_in_steps(model, make_batch(SOURCE), padded)
-        for row, (s, t) in enumerate(zip(source, target, strict=True)):
-            real = t != PAD
-            alone, _ = decode_in_steps(model, s[s != PAD][None], t[real][None])
-            torch.testing.assert_close(together[row][real], alone[0], atol=1e-5, rtol=0)
-            torch.testing.assert_close(
-                shifted[row][padded[row] != PAD], alone[0], atol=1e-5, rtol=0
-            )
-
-    def test_positions_follow_the_hypotheses(self):
-        """As in beam search: rows change places within a text, then a text ends."""
-        model = build_windows("rope_cross", cross=4, alignment_gain=0.5)
-        source = make_batch([12, 9], left=True)
-        target = make_batch([8] * 4, begin=True)
-        target[:, 1:4] = torch.randint(4, 60, (4, 3), generator=torch.Generator().manual_seed(3))
-        rows = torch.tensor([0, 0, 1, 1])
-        with torch.no_grad():
-            encoder_out = model.encoder.reorder_encoder_out(model.encoder(source), rows)
-            state = {}
-            for i in range(4):
-                model.decoder(target[:, : i + 1], encoder_out, state)
-            for order in (torch.tensor([1, 0, 2, 2]), torch.tensor([3, 2])):
-                target, rows = target[order], rows[order]
-                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
-                model.decoder.reorder_incremental_state_scripting(state, order)
-                length = 5 if len(order) == 4 else 6
-                scores, _ = model.decoder(target[:, :length], encoder_out, state)
-                for row in range(len(order)):
-                    s = source[rows[row]]
-                    alone, other = decode_in_steps(
-                        model, s[s != PAD][None], target[row : row + 1, :length]
-                    )
-                    torch.testing.assert_close(scores[row, 0], alone[0, -1], atol=1e-5, rtol=0)
-                    torch.testing.assert_close(
-                        state[KEY_CACHE].position[row],
-                        other[KEY_CACHE].position[0],
-                        atol=1e-4,
-                        rtol=0,
-                    )
-
-    def test_eos_waits_for_the_end_of_the_source(self):
-        model = build_windows("rope_cross", reach=4, alignment_gain=0.1, alignment_end=3.0)
-        free = build_windows("rope_cross", reach=4, alignment_gain=0.1, alignment_end=1e9)
-        source, target = make_batch([10]), make_batch([30], begin=True)
-        scores, _ = decode_in_steps(model, source, target)
-        expected, _ = decode_in_steps(free, source, target)
-        difference = expected - scores
-        positions = follow_slowly(free, source, target, 0.1, 0.0)
-        last = 9 * SCALE
-        is_early = [last - p > 3 and i < 1.5 * last for i, p in enumerate(positions)]
-        assert any(is_early)
-        torch.testing.assert_close(
-            difference[0, :, EOS], 1e4 * torch.tensor(is_early).float(), atol=1e-2, rtol=0
-        )
-        difference[:, :, EOS] = 0
-        assert not difference.any()
-
-    @pytest.mark.parametrize("length", [1, 3, 60])
-    def test_any_source_has_finite_scores(self, length):
-        model = build_windows("rope_cross", cross=1, alignment_gain=1.0)
-        scores, state = decode_in_steps(model, make_batch([length]), make_batch([40], begin=True))
-        assert scores.isfinite().all()
-        assert 0 <= float(state[KEY_CACHE].position) <= 80
-
-
 class TestTraining:
     @pytest.mark.parametrize("system", ["sinpos", "relpos", "t5", "rope_cross"])
     def test_blocks_have_the_gradients_of_the_whole_mask(self, system, monkeypatch):
@@ -342,55 +206,3 @@ class TestTraining:
 def test_options_that_do_not_fit_are_errors(system, options):
     with pytest.raises(ValueError, match=next(iter(options)).replace("_", "-")):
         build(system, **options)
-
-
-class TestLookAhead:
-    @pytest.mark.parametrize("left", [False, True])
-    def test_it_is_that_of_tokens_in_the_middle(self, left):
-        model = build_windows("rope_cross", reach=None)
-        model.encoder.training_length.fill_(12)  # a window of 6, and 3 tokens at the ends
-        found = []
-        attention = model.decoder.layers[-1].encoder_attn
-        attention.register_forward_hook(lambda module, args, out: found.append(out[1]))
-        ahead = []
-        for lengths, target_lengths in (([19, 12], [18, 11]), ([7, 15], [9, 16])):
-            source, target = make_batch(lengths, left), make_batch(target_lengths, begin=True)
-            decode(model, source, target)
-            weights = found.pop().double()
-            for row, (s, t) in enumerate(zip(lengths, target_lengths, strict=True)):
-                first = source.size(1) - s if left else 0
-                for i in range(3, t - 3):
-                    if i > SCALE * (s - 1) - 3:
-                        continue
-                    distance = SCALE * torch.arange(s).double() - i
-                    own = weights[row, :, i, first : first + s] * (distance.abs() <= 6)
-                    own = own / own.sum(1, keepdim=True)
-                    ahead.append(float((own.mean(0) * distance).sum()))
-        assert int(model.decoder.look_ahead[1]) == len(ahead) > 10
-        expected = sum(ahead) / len(ahead)
-        assert float(model.decoder.measured_offset) == pytest.approx(expected, abs=1e-3)
-
-    def test_each_validation_begins_anew(self):
-        model = build_windows("rope_cross", reach=None)
-        source, target = make_batch([70]), make_batch([70], begin=True)
-        decode(model, source, target)
-        once = model.decoder.look_ahead.clone()
-        decode(model, source, target)
-        assert torch.equal(model.decoder.look_ahead, 2 * once)
-        model.train()
-        model(source, None, target)
-        assert torch.equal(model.decoder.look_ahead, 2 * once)
-        model.eval()
-        decode(model, source, target)
-        assert torch.equal(model.decoder.look_ahead, once)
-
-    def test_it_is_the_default_offset(self):
-        source, target = make_batch(SOURCE), make_batch(TARGET, begin=True)
-        given = build_windows("rope_cross", cross=4, alignment_gain=0.2, alignment_offset=1.5)
-        model = build_windows("rope_cross", cross=4, alignment_gain=0.2)
-        model.decoder.look_ahead.copy_(torch.tensor([3 * 1024, 2]))
-        real = target != PAD
-        found, expected = (decode_in_steps(m, source, target)[0][real] for m in (model, given))
-        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-        other = build_windows("rope_cross", cross=4, alignment_gain=0.2, alignment_offset=0.0)
-        assert not torch.allclose(decode_in_steps(other, source, target)[0][real], expected)
