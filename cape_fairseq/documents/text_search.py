@@ -18,12 +18,13 @@ class LimitedEnsemble(EnsembleModel):
 
     def __init__(self, models: list[nn.Module], generator: TextGenerator) -> None:
         super().__init__(models)
-        self.eos, self.report = generator.eos, generator.report
+        self.eos, self.pad, self.report = generator.eos, generator.pad, generator.report
         self.limit_lengths = generator.limit_lengths
         self.longest = torch.empty(0)  # of the outputs of the rows, with EOS, int64 [B x beam, 1]
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> Any:
-        self.longest = self.limit_lengths(net_input["src_lengths"]).unsqueeze(1)
+        lengths = (net_input["src_tokens"] != self.pad).sum(1)
+        self.longest = self.limit_lengths(lengths).unsqueeze(1)
         return super().forward_encoder(net_input)
 
     def forward_decoder(
