@@ -12,7 +12,7 @@ WAIT = 32  # tokens; what no sentence sees any more is dropped so often on a GPU
 
 
 class KeyCache:
-    """What step-by-step decoding keeps of earlier tokens, a row for each hypothesis.
+    """Hold the state of step-by-step decoding, a row for each hypothesis.
 
     In a step the decoder calls :meth:`advance`, then each layer :meth:`append`.
 
