@@ -63,14 +63,8 @@ train() {  # train SAVE SEED ENCODING OPTIONS...: it resumes from checkpoint_las
     local save=$1 seed=$2 encoding=$3 start=$SECONDS resumes=; shift 3
     if is_trained "$save" "$UPDATES"; then return; fi
     if [ -e "$save/checkpoint_last.pt" ]; then resumes=yes; fi
-    run mkdir -p "$save"
-    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" --arch "${encoding}_transformer$SIZE" \
-        --source-lang "$SRC" --target-lang "$TGT" --seed "$seed" --dropout 0.1 \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
-        --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --no-epoch-checkpoints \
-        --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 --log-file "$save/train.log" \
-        "${training[@]}" "$@" "${OPTIONS[@]}"
+    fit "$save" "$UPDATES" --arch "${encoding}_transformer$SIZE" --seed "$seed" --lr "$LR" --warmup-updates "$WARMUP" --max-tokens 4096 \
+        --no-epoch-checkpoints --save-interval-updates 500 --keep-interval-updates 1 "${training[@]}" "$@" "${OPTIONS[@]}"
     if [ -n "$DRY_RUN" ]; then return; fi
     echo "${resumes:+at least }$((SECONDS - start))" > "$save/seconds"
     mark_trained "$save" "$UPDATES" "$save"/*.txt

@@ -41,7 +41,6 @@ bash "$ROOT/recipes/train.sh" "$@"
 MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
 MORE_WARMUP=$((MORE < 600 ? (MORE + 5) / 6 : 100))  # a sixth of the updates, at most 100
 keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
-run mkdir -p "$SAVE"
 if [ -z "$DRY_RUN" ]; then
     if [ -e "$SAVE/sentence_updates" ] && ! cmp -s "$SENTENCES/trained" "$SAVE/sentence_updates"; then
         echo "the sentence model has $(cat "$SENTENCES/trained") updates now, so the training on documents begins again"
@@ -50,12 +49,10 @@ if [ -z "$DRY_RUN" ]; then
     cp "$SENTENCES/trained" "$SAVE/sentence_updates"
 fi
 if ! is_trained "$SAVE" "$MORE"; then
-    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" --source-lang "$SRC" --target-lang "$TGT" \
-        --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation \
-        --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --seed "$SEED" --dropout 0.1 \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --optimizer adam --adam-betas '(0.9, 0.98)' \
-        --lr "$HALF" --lr-scheduler inverse_sqrt --warmup-updates "$MORE_WARMUP" --max-tokens 4096 --max-update "$MORE" \
-        --required-batch-size-multiple 1 --update-epoch-batch-itr True --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
+    fit "$SAVE" "$MORE" --arch "$ARCH" --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" \
+        --task stacked_translation --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --required-batch-size-multiple 1 \
+        --seed "$SEED" --lr "$HALF" --warmup-updates "$MORE_WARMUP" --max-tokens 4096 \
+        --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 "${OPTIONS[@]}"
     mark_trained "$SAVE" "$MORE" "$SAVE"/[0-9]*.txt "$SAVE"/loss*.txt
 fi
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate

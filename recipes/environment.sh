@@ -12,6 +12,7 @@ if ! command -v cape-fairseq >/dev/null 2>&1; then
     fi
     PATH=$ROOT/.venv/bin:$PATH
 fi
+PROGRESS=()
 USER_DIR=${USER_DIR:-$ROOT/cape_fairseq}  # or a folder with encodings of your own (docs/development.md)
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 # Subwords: subword_nmt on Moses' tokens, or sentencepiece on raw text, for scripts without spaces.
@@ -26,6 +27,33 @@ export LC_ALL=C.UTF-8  # letters are letters, also in containers and batch jobs
 stop() {  # stop MESSAGE...: print a message and end
     echo "${0##*/}: $*" >&2
     exit 1
+}
+
+say() {  # say MESSAGE...: tell what comes next
+    [ -n "$DRY_RUN" ] || echo "$*" >&2
+}
+
+stop_after() {  # stop_after LOG MESSAGE...: stop, with the last lines of a log
+    local log=$1; shift
+    if [ -s "$log" ]; then tail -n 5 "$log" | cut -c1-500 >&2; fi
+    stop "$*; see $log"
+}
+
+quietly() {  # quietly LOG COMMAND...: run a command with its messages in LOG (recipes/keep_log.py)
+    local log=$1; shift
+    if [ -n "$DRY_RUN" ]; then run "$@"; return; fi
+    mkdir -p "$(dirname "$log")"
+    "$@" 2>&1 | python "$ROOT/recipes/keep_log.py" "$log" "${PROGRESS[@]}" || stop_after "$log" "${1##*/} failed"
+}
+
+fit() {  # fit SAVE UPDATES OPTIONS...: train on DATA; it resumes from checkpoint_last.pt
+    local save=$1 updates=$2 PROGRESS; shift 2
+    PROGRESS=("${save#"$OUT"/}" "$updates")
+    run mkdir -p "$save"
+    quietly "$save/train.log" fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" --source-lang "$SRC" --target-lang "$TGT" \
+        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
+        --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --max-update "$updates" \
+        --update-epoch-batch-itr True --num-workers 0 "$@"
 }
 
 need() {  # need NAME TEXT: stop unless the setting NAME is given
@@ -72,7 +100,8 @@ write() {  # write FILE COMMAND...: write the whole output of a command to FILE,
     local file=$1; shift
     if [ -e "$file" ]; then return; fi
     if [ -n "$DRY_RUN" ]; then echo "${*@Q} > ${file@Q}"; return; fi
-    "$@" > "$file.part" || stop "$file could not be written; see above"
+    "$@" 2>&1 > "$file.part" | python "$ROOT/recipes/keep_log.py" "${file%.*}.log" || stop_after "${file%.*}.log" "$file could not be written"
+    grep -a '| WARNING | cape_fairseq' "$file.part" >&2 || true  # fairseq-generate's messages are in its output
     mv "$file.part" "$file"
 }
 
@@ -171,11 +200,11 @@ find_codes() {  # the file of the subword segmentation
 learn_bpe() {  # learn_bpe MERGES: joint codes of OUT/tok/train, or a SentencePiece model of as many pieces
     if [ -e "$(find_codes)" ]; then return; fi
     if [ "$BPE" = sentencepiece ]; then
-        run python -m cape_fairseq.data.pieces learn "$OUT/learned.model" "$1" "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT"
+        quietly "$OUT/prepare.log" python -m cape_fairseq.data.pieces learn "$OUT/learned.model" "$1" "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT"
         run mv "$OUT/learned.model" "$OUT/sentencepiece.model"
         return
     fi
-    run subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
+    quietly "$OUT/prepare.log" subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
         -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
     run mv "$OUT/bpecodes.part" "$OUT/bpecodes"
 }
@@ -208,7 +237,7 @@ binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary, and the
     if [ -n "$before" ] && [ "$before" != "$*" ]; then run rm "$OUT/data-bin/done"; fi
     if [ ! -e "$OUT/data-bin/done" ]; then
         run rm -rf "$OUT/data-bin"
-        run fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
+        quietly "$OUT/prepare.log" fairseq-preprocess --source-lang "$SRC" --target-lang "$TGT" --joined-dictionary \
             --trainpref "$OUT/bpe/train" --validpref "$OUT/bpe/valid" --testpref "${tests#,}" \
             --destdir "$OUT/data-bin" --workers "${WORKERS:-1}"
         run cp "$(find_codes)" "$OUT/data-bin/"
@@ -221,6 +250,7 @@ binarize() {  # binarize TEST...: OUT/data-bin with a joined dictionary, and the
 
 prepare_text() {  # prepare_text MERGES: OUT/data-bin of TEXT/{train,valid,test}.{$SRC,$TGT}
     local split lang
+    [ -e "$OUT/data-bin/done" ] || say "preparing the text"
     run mkdir -p "$OUT/tok" "$OUT/bpe"
     for split in train valid test; do
         same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"

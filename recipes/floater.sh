@@ -22,27 +22,22 @@ choose_remove_bpe "$DATA"
 keep_settings "$OUT" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/*.idx "$DATA"/dict.*)" "SIZE=$SIZE" \
     "LR=$LR" "HALF=$HALF" "WARMUP=$WARMUP" "UPDATES=$UPDATES" "MORE=$MORE" "EVERY=$EVERY" "OPTIONS=${OPTIONS[*]}"
 
-fit() {  # fit NAME ENCODING LR WARMUP UPDATES [OPTIONS]
+train() {  # train NAME ENCODING LR WARMUP UPDATES [OPTIONS]
     local save=$OUT/$1 encoding=$2 lr=$3 warmup=$4 updates=$5; shift 5
-    run mkdir -p "$save"
-    [ -e "$save/trained" ] || run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" \
-        --arch "${encoding}_transformer$SIZE" --source-lang "$SRC" --target-lang "$TGT" --seed 1 --dropout 0.1 \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$lr" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
-        --max-tokens 4096 --max-update "$updates" --update-epoch-batch-itr True --no-epoch-checkpoints \
-        --save-interval-updates "$EVERY" --keep-interval-updates 5 --num-workers 0 "$@" "${OPTIONS[@]}"
+    [ -e "$save/trained" ] || fit "$save" "$updates" --arch "${encoding}_transformer$SIZE" --seed 1 --lr "$lr" --warmup-updates "$warmup" \
+        --max-tokens 4096 --no-epoch-checkpoints --save-interval-updates "$EVERY" --keep-interval-updates 5 "$@" "${OPTIONS[@]}"
     run touch "$save/trained"
-    [ -e "$save/averaged.pt" ] || run cape-fairseq average "$save" --last 5 --output "$save/averaged.pt"
+    [ -e "$save/averaged.pt" ] || quietly "$save/average.log" cape-fairseq average "$save" --last 5 --output "$save/averaged.pt"
     write "$save/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" \
         --path "$save/averaged.pt" --beam 4 --lenpen 0.6 "${REMOVE_BPE[@]}" --num-workers 0
 }
 
 # 1. The plain Transformer.
-fit sinpos sinpos "$LR" "$WARMUP" "$UPDATES"
+train sinpos sinpos "$LR" "$WARMUP" "$UPDATES"
 start=(--finetune-from-model "$OUT/sinpos/checkpoint_best.pt")
 # 2. FLOATER from its parameters; and the plain model for as long.
-fit floater floater "$HALF" 100 "$MORE" "${start[@]}"
-fit sinpos-longer sinpos "$HALF" 100 "$MORE" "${start[@]}"
+train floater floater "$HALF" 100 "$MORE" "${start[@]}"
+train sinpos-longer sinpos "$HALF" 100 "$MORE" "${start[@]}"
 # 3. Scores and positions.
 run cape-fairseq compare --language "$TGT" "sinpos=$OUT/sinpos/test.txt" "sinpos-longer=$OUT/sinpos-longer/test.txt" "floater=$OUT/floater/test.txt"
 run cape-fairseq plot-positions "floater=$OUT/floater/averaged.pt" sinpos --data "$DATA" --plot "$OUT/positions.png"

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Train three position encodings on synthetic English-German texts of at most 40 tokens, and test them on sentences, on
-# texts of that length and on texts four times as long; then fine-tune rope_cross on documents, in which pronouns need
-# context. Prints two tables and plots the loss by position. The same command continues after an interruption.
+# Train sinusoids and rope_cross on synthetic English-German texts of at most 40 tokens, and test them on sentences, on
+# texts of that length, and on texts 4 and 16 times as long: rope_cross also with windows of tokens and alignment, which
+# are options of inference. Then fine-tune rope_cross on documents, in which pronouns need context. Prints two tables
+# and plots the loss by position. The same command continues after an interruption.
 #
 #   [OUT=runs/quickstart] [UPDATES=N] recipes/quickstart.sh [--dry-run]
 #
-# UPDATES=N is for a trial: each training then has N updates instead of 380 (documents: 150).
+# UPDATES=N is for a trial: each training then has N updates instead of 380 (documents: 150). Messages of fairseq are in
+# the *.log files of OUT; VERBOSE=1 shows them, too.
 set -euo pipefail
 export BPE=subword_nmt OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + 1) / 2))}  # two programs at once
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -19,58 +21,73 @@ if [ -n "${UPDATES:-}" ]; then check_counts 1 UPDATES; fi
 TEXT=$OUT/corpus DATA=$OUT/data-bin
 export SRC=en TGT=de
 run mkdir -p "$OUT"
-keep_settings "$OUT" "SYSTEMS=sinpos rope rope_cross documents" "UPDATES=${UPDATES:-380, documents 150}"
+keep_settings "$OUT" "SYSTEMS=sinpos rope_cross documents" "UPDATES=${UPDATES:-380, documents 150}"
 [ -e "$TEXT/train.en" ] || run cape-fairseq synthetic-corpus "$TEXT"
 
-# 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
+# 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh). Texts of 640 tokens are longer than the
+# documents of the test set, so it is one document for them.
 prepare_text "$MERGES"
+JOINED=$OUT/data-bin-joined
+if [ ! -e "$JOINED/done" ]; then
+    run rm -rf "$JOINED.part"
+    run cp -r "$DATA" "$JOINED.part"
+    run rm -f "$JOINED.part/test.documents"
+    run mv "$JOINED.part" "$JOINED"
+fi
 
 train() {  # train SYSTEM UPDATES OPTIONS...: it resumes from checkpoint_last.pt
-    local save=$OUT/$1 updates=${UPDATES:-$2} start=$SECONDS resumes=; shift 2
-    if [ -e "$save/seconds" ]; then return; fi
-    if [ -e "$save/checkpoint_last.pt" ]; then resumes=yes; fi
-    run mkdir -p "$save"
-    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" --source-lang en --target-lang de --seed 1 \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --lr 4e-3 --lr-scheduler inverse_sqrt --warmup-updates 200 \
+    local save=$OUT/$1 updates=${UPDATES:-$2}; shift 2
+    if is_trained "$save" "$updates"; then return; fi
+    fit "$save" "$updates" --seed 1 --lr 4e-3 --warmup-updates 200 --max-tokens 2000 \
         --task stacked_translation --stack-probability 1 --required-batch-size-multiple 1 \
-        --max-tokens 2000 --max-update "$updates" --disable-validation --no-epoch-checkpoints --update-epoch-batch-itr True \
-        --save-interval-updates 100 --keep-interval-updates 1 --log-interval 50 --num-workers 0 "$@"
+        --validate-after-updates "$updates" --no-epoch-checkpoints --save-interval-updates 100 --keep-interval-updates 1 --log-interval 20 "$@"
+    mark_trained "$save" "$updates"
     run cp "$DATA/dict.en.txt" "$DATA/dict.de.txt" "$OUT/bpecodes" "$save/"  # for cape-fairseq translate
-    if [ -n "$DRY_RUN" ]; then return; fi
-    echo "${resumes:+at least }$((SECONDS - start))" > "$save/seconds"
 }
 
-generate() {  # generate SYSTEM NAME OPTIONS...: translations or scores of the test set in SYSTEM/NAME.txt
-    local save=$OUT/$1 name=$2; shift 2
-    write "$save/$name.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$save/checkpoint_last.pt" \
-        --source-lang en --target-lang de --max-len-a 1.5 --max-len-b 10 --remove-bpe --num-workers 0 "$@"
+generate() {  # generate SYSTEM NAME DATA OPTIONS...: translations or scores of a test set in SYSTEM/NAME.txt
+    local save=$OUT/$1 name=$2 data=$3; shift 3
+    write "$save/$name.txt" fairseq-generate "$data" --user-dir "$USER_DIR" --path "$save/checkpoint_last.pt" \
+        --source-lang en --target-lang de --beam 4 --max-len-a 1.5 --max-len-b 10 --remove-bpe --num-workers 0 "$@"
 }
 
 judge_pronouns() {  # judge_pronouns SYSTEM NAME OPTIONS...: right pronouns in SYSTEM/NAME.json
     local save=$OUT/$1 name=$2; shift 2
-    [ -e "$save/$name.json" ] || run cape-fairseq contrastive "$save/checkpoint_last.pt" --source "$TEXT/test.pronouns.en" \
+    [ -e "$save/$name.json" ] || quietly "$save/$name.log" cape-fairseq contrastive "$save/checkpoint_last.pt" --source "$TEXT/test.pronouns.en" \
         --target "$TEXT/test.pronouns.de" --json "$save/$name.json" "$@"
 }
 
 stacks=(--task stacked_translation --stack-junction none)
-compare_lengths() {  # compare_lengths ENCODING: trained on texts of at most 40 tokens
+train_encoding() {  # train_encoding ENCODING: on texts of at most 40 tokens
     train "$1" 380 --arch "$1_transformer_tiny" --stack-junction none --stack-max-tokens 40
-    generate "$1" sentences --beam 4
-    generate "$1" within --beam 4 "${stacks[@]}" --stack-min-tokens 28 --stack-max-tokens 40
-    generate "$1" beyond --beam 4 "${stacks[@]}" --stack-min-tokens 160
-    generate "$1" loss "${stacks[@]}" --stack-min-tokens 160 --score-reference
-    judge_pronouns "$1" pronouns
+}
+
+test_lengths() {  # test_lengths SYSTEM PREFIX OPTIONS...: translations and losses in SYSTEM/PREFIX*.txt
+    local system=$1 prefix=$2; shift 2
+    generate "$system" "${prefix}sentences" "$DATA" "$@"
+    generate "$system" "${prefix}within" "$DATA" "${stacks[@]}" --stack-min-tokens 28 --stack-max-tokens 40 "$@"
+    generate "$system" "${prefix}beyond" "$DATA" "${stacks[@]}" --stack-min-tokens 160 "$@"
+    generate "$system" "${prefix}beyond16" "$JOINED" "${stacks[@]}" --stack-min-tokens 640 "$@"
+    generate "$system" "${prefix}loss" "$DATA" "${stacks[@]}" --stack-min-tokens 160 --score-reference "$@"
+}
+
+windows=(--model-overrides "{'attention_window': 20, 'cross_attention_window': 20, 'alignment_gain': 0.1}")
+test_encodings() {
+    test_lengths sinpos ""
+    test_lengths rope_cross ""
+    test_lengths rope_cross windows. "${windows[@]}"
+    judge_pronouns sinpos pronouns
+    judge_pronouns rope_cross pronouns
 }
 
 documents=(--task stacked_translation --stack-junction separator --stack-min-tokens 100000 --stack-keep-rest)
-fine_tune() {  # fine_tune documents: from rope_cross; each sentence sees the one before
-    train "$1" 150 --arch rope_cross_transformer_tiny --finetune-from-model "$OUT/rope_cross/checkpoint_last.pt" \
+fine_tune_documents() {  # from rope_cross; each sentence sees the one before
+    train documents 150 --arch rope_cross_transformer_tiny --finetune-from-model "$OUT/rope_cross/checkpoint_last.pt" \
         --sentence-context 1 --stack-junction separator --stack-max-tokens 120 --lr 2e-3 --warmup-updates 50
-    generate "$1" whole --beam 4 "${documents[@]}"
-    generate "$1" split --beam 4 "${documents[@]}" --model-overrides "{'sentence_context': 0}"
-    judge_pronouns "$1" pronouns
-    judge_pronouns "$1" split-pronouns --context 0
+    generate documents whole "$DATA" "${documents[@]}"
+    generate documents split "$DATA" "${documents[@]}" --model-overrides "{'sentence_context': 0}"
+    judge_pronouns documents pronouns
+    judge_pronouns documents split-pronouns --context 0
 }
 
 run_both() {  # run_both COMMAND COMMAND: at the same time; a signal ends both trainings, which then save
@@ -78,8 +95,8 @@ run_both() {  # run_both COMMAND COMMAND: at the same time; a signal ends both t
     if [ -n "$DRY_RUN" ]; then $1; $2; return; fi
     trap 'end_both; exit 143' TERM INT HUP
     set -m  # a process group each; a shell with a trap waits until its training has saved
-    (trap 'exit 143' TERM; $1) > >(trap '' TERM INT HUP; exec sed -u "s/^/${1#* }: /") 2>&1 & first=$!
-    (trap 'exit 143' TERM; $2) > >(trap '' TERM INT HUP; exec sed -u "s/^/${2#* }: /") 2>&1 & second=$!
+    (trap 'exit 143' TERM; PROGRESS_ROW=0 $1) & first=$!
+    (trap 'exit 143' TERM; PROGRESS_ROW=1 $2) & second=$!
     set +m
     for job in $first $second; do
         wait "$job" || { end_both; stop "a training or a test failed; see above"; }
@@ -92,12 +109,14 @@ end_both() {
     wait
 }
 
-# 3. Trainings and tests, two systems at once.
-run_both "compare_lengths sinpos" "compare_lengths rope_cross"
-run_both "compare_lengths rope" "fine_tune documents"
+# 3. Trainings and tests, two at once.
+say "training sinpos and rope_cross"
+run_both "train_encoding sinpos" "train_encoding rope_cross"
+say "translating with sinpos and rope_cross, and training on documents"
+run_both test_encodings fine_tune_documents
 
 # 4. The tables and the figure.
-losses=(sinpos="$OUT/sinpos/loss.txt" rope="$OUT/rope/loss.txt" rope_cross="$OUT/rope_cross/loss.txt")
+losses=(sinpos="$OUT/sinpos/loss.txt" rope_cross="$OUT/rope_cross/loss.txt" "rope_cross, windows and alignment=$OUT/rope_cross/windows.loss.txt")
 write "$OUT/loss_by_position.txt" cape-fairseq position-loss "${losses[@]}" --train-length 40 --plot "$OUT/loss_by_position.png"
 write "$OUT/report.txt" python "$ROOT/recipes/quickstart_table.py" "$OUT"
 run cat "$OUT/report.txt"

@@ -8,15 +8,18 @@ from cape_fairseq.command_line import format_table
 from cape_fairseq.evaluation.generated import read_translations
 from cape_fairseq.evaluation.scores import score_translations
 
-ENCODINGS = ("sinpos", "rope", "rope_cross")
-TESTS = ("sentences", "within", "beyond")
-LENGTHS = (
-    "encoding",
-    "BLEU, sentences",
-    "BLEU, texts of 28 to 40 tokens",
-    "BLEU, texts of 160 tokens",
-    "seconds",
-)
+ENCODINGS = ("sinpos", "rope_cross")
+SYSTEMS = {  # the files of its tests
+    "sinpos": "sinpos/",
+    "rope_cross": "rope_cross/",
+    "rope_cross, windows and alignment": "rope_cross/windows.",
+}
+TESTS = {
+    "sentences": "sentences",
+    "within": "28 to 40 tokens",
+    "beyond": "160 tokens",
+    "beyond16": "640 tokens",
+}
 PRONOUNS = ("model", "translates", "BLEU", "right pronouns")
 
 
@@ -53,12 +56,11 @@ def main() -> None:
     """Print both tables."""
     out = Path(sys.argv[1])
     rows = []
-    for name in ENCODINGS:
-        scores = [score(out / name / f"{test}.txt") for test in TESTS]
-        rows.append([name, *scores, (out / name / "seconds").read_text().strip()])
-    print(format_table(LENGTHS, rows))
-    print(f"loss by target position: {out}/loss_by_position.png and .txt\n")
-
+    for system, files in SYSTEMS.items():
+        rows.append([system, *(score(Path(f"{out}/{files}{test}.txt")) for test in TESTS)])
+    print("BLEU by length of the texts; those of training had at most 40 tokens\n")
+    print(format_table(["model", *TESTS.values()], rows))
+    print(f"\nloss by target position: {out}/loss_by_position.png and .txt\n")
     documents = out / "documents"
     whole = documents / "whole.txt"
     rows = []
@@ -72,6 +74,7 @@ def main() -> None:
     ):
         pronouns = format_pronouns(documents / judged)
         rows.append(["documents", kind, score(documents / file), pronouns])
+    print("Documents, in which the sentence before decides the pronoun\n")
     print(format_table(PRONOUNS, rows))
 
 

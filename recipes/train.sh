@@ -8,7 +8,7 @@
 # Also MERGES (4000), LR, UPDATES and WARMUP (4e-3, 3000 and 500 for _tiny, else 5e-4, 30000 and 4000) and
 # SEED (1). Options of fairseq-train follow --, for instance
 # recipes/train.sh -- --dropout 0.3 --adam-betas '(0.9, 0.997)'; plain words may stand in EXTRA, too.
-# To prepare the data alone, run the first commands that --dry-run prints. For documents see recipes/documents.sh.
+# Messages of fairseq are in the *.log files of OUT; VERBOSE=1 shows them, too. To prepare the data alone, run the first commands that --dry-run prints. For documents see recipes/documents.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -35,14 +35,9 @@ keep_settings "$SAVE" "LR=$LR" "WARMUP=$WARMUP" "SEED=$SEED" "OPTIONS=${OPTIONS[
 prepare_text "$MERGES"
 
 # 2. Training; it resumes from checkpoint_last.pt, also with more UPDATES.
-run mkdir -p "$SAVE"
 if ! is_trained "$SAVE" "$UPDATES"; then
-    run fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$SAVE" --arch "$ARCH" \
-        --source-lang "$SRC" --target-lang "$TGT" --seed "$SEED" --dropout 0.1 \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --lr "$LR" --lr-scheduler inverse_sqrt --warmup-updates "$WARMUP" \
-        --max-tokens 4096 --max-update "$UPDATES" --update-epoch-batch-itr True --keep-last-epochs 2 \
-        --save-interval-updates 500 --keep-interval-updates 1 --num-workers 0 "${OPTIONS[@]}"
+    fit "$SAVE" "$UPDATES" --arch "$ARCH" --seed "$SEED" --lr "$LR" --warmup-updates "$WARMUP" --max-tokens 4096 \
+        --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 "${OPTIONS[@]}"
     mark_trained "$SAVE" "$UPDATES" "$SAVE/test.txt" "$SAVE/test.$TGT"
 fi
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate
