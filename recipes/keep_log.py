@@ -1,11 +1,12 @@
 """Keep what a program prints in a log: COMMAND 2>&1 | keep_log.py LOG [NAME UPDATES].
 
 On the terminal are warnings of cape_fairseq and, with NAME and UPDATES, the progress of a training:
-one line that is updated, or without a terminal one line per 100 updates. VERBOSE=1 shows everything.
+one line that is updated, or without a terminal one per 100 updates. VERBOSE=1 shows everything.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -28,7 +29,7 @@ class Progress:
         row = int(os.environ.get("PROGRESS_ROW", 0))  # of the trainings that run at once
         form = "{desc}: {n_fmt} of {total_fmt} updates{postfix}, {elapsed} passed, {remaining} left"
         self.has_terminal = sys.stderr.isatty()
-        file = sys.stderr if self.has_terminal else open(os.devnull, "w")
+        file = sys.stderr if self.has_terminal else io.StringIO()
         self.bar = tqdm(
             total=updates, desc=name, position=row, bar_format=form, mininterval=0, file=file
         )

@@ -15,14 +15,10 @@ from cape_fairseq.command_line import (
     check_output_folder,
     write_folder,
 )
+from cape_fairseq.data.prefixes import PREFIXES, index_prefix, read_prefixes
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.export_spec import build_spec, find_activations, is_added_to_input
-from cape_fairseq.inference.segmentation import (
-    PREFIXES,
-    SEGMENTATION_FILES,
-    index_prefix,
-    read_prefixes,
-)
+from cape_fairseq.inference.segmentation import SEGMENTATION_FILES
 from cape_fairseq.models.token_windows import TokenWindows
 
 EXAMPLES = """

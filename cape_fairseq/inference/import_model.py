@@ -14,6 +14,8 @@ from torch import Tensor
 
 import cape_fairseq.models  # noqa: F401  (registers the architecture)
 from cape_fairseq.command_line import UserError, build_parser, check_output_folder, write_folder
+from cape_fairseq.data.prefixes import PREFIXES
+from cape_fairseq.inference import import_checkpoint
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import (
     Vocabulary,
@@ -23,19 +25,21 @@ from cape_fairseq.inference.hugging_face import (
     read_vocabulary,
     warn_of_added_words,
 )
-from cape_fairseq.inference.segmentation import PREFIXES, find_sentencepiece
+from cape_fairseq.inference.segmentation import find_sentencepiece
 from cape_fairseq.models.warm_start import LOOK_AHEAD, OPTIONS, SCALE, TRAINING_LENGTH, WORDS
 
 EXAMPLES = """
   cape-fairseq import opus-mt-en-de imported
   cape-fairseq import nllb-200-distilled-600M imported --source-lang eng_Latn --target-lang deu_Latn
+  cape-fairseq import checkpoint_best.pt imported
   cape-fairseq translate imported/model.pt < text.en > text.de
 """
 DESCRIPTION = (
-    "Import a translation model of Hugging Face: Marian (OPUS-MT), M2M-100 or NLLB. MODEL_DIR has "
+    "Import a translation model of Hugging Face: Marian (OPUS-MT), M2M-100 or NLLB. MODEL has "
     "config.json, model.safetensors or pytorch_model.bin, and the files of the tokenizer. OUT gets "
     "a checkpoint of sinpos_transformer, dictionaries, SentencePiece models, options.txt (what "
-    "fairseq-train needs to fine-tune it) and prefixes.json (codes of languages for translate)."
+    "fairseq-train needs to fine-tune it) and prefixes.json (codes of languages for translate). "
+    "MODEL may also be a checkpoint of fairseq, whose dictionaries and segmentation lie beside it."
 )
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 # What configuration, vocabulary and parameters raise that do not fit together.
@@ -226,8 +230,9 @@ def check_parameters(folder: Path, state: dict[str, Tensor], expected: dict[str,
         )
 
 
-def convert(folder: Path, output: Path, args: Namespace) -> None:
-    """Write the checkpoint of a model and what belongs to it into ``output``."""
+def convert(folder: Path, output: Path, args: Namespace) -> dict[str, Any]:
+    """Write the checkpoint of a model and what belongs to it into ``output``; return the options
+    that a model of its shape needs."""
     config = read_config(folder)
     options = choose_options(config)
     files = TOKENIZER_FILES[config["model_type"]]
@@ -259,15 +264,15 @@ def convert(folder: Path, output: Path, args: Namespace) -> None:
     arguments = Namespace(**vars(arguments), data="", task="translation", **names)
     torch.save(build_checkpoint(arguments, model.state_dict()), output / "model.pt")
     (output / PREFIXES).write_text(json.dumps(languages.prefixes) + "\n", encoding="utf-8")
-    (output / "options.txt").write_text(format_options(options) + "\n", encoding="utf-8")
     for name, new_name in files.items():
         shutil.copy(folder / name, output / new_name)
+    return options
 
 
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("import", DESCRIPTION, EXAMPLES)
-    parser.add_argument("model", type=Path, metavar="MODEL_DIR", help="folder of the model")
+    parser.add_argument("model", type=Path, metavar="MODEL", help="folder or checkpoint")
     parser.add_argument("output", type=Path, metavar="OUT", help="new folder")
     parser.add_argument("--source-lang", help="source language, as the model calls it")
     parser.add_argument("--target-lang", help="target language, as the model calls it")
@@ -275,7 +280,10 @@ def main(argv: list[str]) -> None:
     check_output_folder(args.output)
     try:
         with write_folder(args.output) as folder:
-            convert(args.model, folder, args)
+            read = import_checkpoint.convert if args.model.is_file() else convert
+            options = read(args.model, folder, args)
+            text = format_options(options) + "\n"
+            (folder / "options.txt").write_text(text, encoding="utf-8")
     except UserError:
         raise
     except MISMATCHES as error:

@@ -3,12 +3,10 @@
 import argparse
 import copy
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from fairseq.data import Dictionary, encoders
 from fairseq.tokenizer import tokenize_line
 from omegaconf import OmegaConf
@@ -22,7 +20,6 @@ from cape_fairseq.data.cleaning import clean_line, repair_breaks
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
 SEGMENTATION_FILES = (CODES, *SIDE_MODELS, JOINT_MODEL)
 SPACE = "▁"  # in pieces of SentencePiece
-PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
 
 
 class SentencePiece:
@@ -114,32 +111,6 @@ def choose_cleaning(tokenizer: str | None) -> Callable[[str], str]:
     """Return how a line of text is cleaned. Text that is tokenized keeps the entities that Moses
     writes."""
     return repair_breaks if tokenizer == "space" else clean_line
-
-
-def read_prefixes(folders: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the words that begin every source and every target, codes of languages: those of the
-    first folder that has some."""
-    paths = [folder / PREFIXES for folder in folders if (folder / PREFIXES).is_file()]
-    if not paths:
-        return [], []
-    path = paths[0]
-    try:
-        prefixes = json.loads(path.read_text(encoding="utf-8-sig"))
-        sides = prefixes["source"], prefixes["target"]
-    except (ValueError, TypeError, KeyError):
-        sides = None, None
-    for side in sides:
-        if not isinstance(side, list) or not all(isinstance(word, str) for word in side):
-            raise UserError(f"{path} must have lists of words, source and target; import it again")
-    return sides
-
-
-def index_prefix(dictionary: Dictionary, words: list[str]) -> Tensor:
-    """Return the indices of the words that begin a text, int64 [P], or raise UserError."""
-    missing = [word for word in words if word not in dictionary]
-    if missing:
-        raise UserError(f"{PREFIXES} has {missing[0]}, which is not in the dictionary")
-    return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
 
 
 def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:

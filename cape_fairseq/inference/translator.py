@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from cape_fairseq.command_line import UserError
 from cape_fairseq.data.languages import find_joiner
+from cape_fairseq.data.prefixes import index_prefix, read_prefixes
 from cape_fairseq.data.separator import Separator
 from cape_fairseq.inference.checkpoints import (
     check_architecture,
@@ -28,9 +29,7 @@ from cape_fairseq.inference.segmentation import (
     check_unsegmented,
     choose_cleaning,
     find_segmentation,
-    index_prefix,
     index_words,
-    read_prefixes,
 )
 from cape_fairseq.inference.sentences import choose_rules, halve, split_sentences
 from cape_fairseq.tasks.stacked_translation import is_document_model

@@ -127,6 +127,8 @@ class JoinedSide(torch.utils.data.Dataset):
         sentences: int64 [T] each, with EOS; ``sizes`` are their numbers of tokens.
         separator: stands between sentences, or None. Inside of a sentence it is unknown.
         editor: edits sentences at junctions, or None.
+        prefix: codes of languages that begin every sentence, int64 [P]; a stack without separators
+            has them once.
     """
 
     def __init__(
@@ -137,9 +139,11 @@ class JoinedSide(torch.utils.data.Dataset):
         eos: int,
         separator: Separator | None = None,
         editor: JunctionEditor | None = None,
+        prefix: Tensor | None = None,
     ) -> None:
         self.stacks, self.sentences, self.sentence_sizes = stacks, sentences, np.asarray(sizes)
         self.eos, self.separator, self.editor = eos, separator, editor
+        self.prefix = torch.zeros(0, dtype=torch.long) if prefix is None else prefix
 
     def __len__(self) -> int:
         return len(self.stacks)
@@ -150,6 +154,8 @@ class JoinedSide(torch.utils.data.Dataset):
         for place, number in enumerate(group):
             tokens = self.sentences[number]
             tokens = tokens[tokens != self.eos].long()
+            if place and self.separator is None:
+                tokens = self.drop_prefix(tokens)
             if self.separator is not None:
                 tokens = self.separator.hide(tokens)
             if self.editor is not None:
@@ -159,10 +165,15 @@ class JoinedSide(torch.utils.data.Dataset):
             parts.append(tokens)
         return torch.cat([*parts, parts[0].new_tensor([self.eos])])
 
+    def drop_prefix(self, tokens: Tensor) -> Tensor:
+        """Return the tokens of a sentence without the prefix."""
+        count = len(self.prefix)
+        return tokens[count:] if torch.equal(tokens[:count], self.prefix) else tokens
+
     @property
     def sizes(self) -> np.ndarray:
         """Return the tokens of each stack, as if edits kept the number of pieces."""
-        per_join = 0 if self.separator is None else 1
+        per_join = -len(self.prefix) if self.separator is None else 1
         words = self.sentence_sizes - 1  # without EOS, which only the stack has
         groups = self.stacks.groups
         return np.array(

@@ -16,6 +16,7 @@ from fairseq.utils import split_paths
 from omegaconf import II, OmegaConf
 from torch import Tensor
 
+from cape_fairseq.data.prefixes import index_prefix, read_prefixes
 from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, read_documents
 from cape_fairseq.documents.scorer import DocumentScorer
@@ -136,10 +137,11 @@ class StackedTranslationTask(TranslationTask):
         marks = "" if documents else f", one document: no {path.name} or empty line marks several"
         logger.info(f"stacking {split}, junction {self.cfg.stack_junction}{marks}")
         stacks = self.build_stacks(pairs, documents)
+        source_prefix, target_prefix = read_prefixes([Path(folder)])
         dataset = StackedDataset(
             pairs,
-            self.build_side(stacks, pairs.src, pairs.src_sizes, self.src_dict),
-            self.build_side(stacks, pairs.tgt, pairs.tgt_sizes, self.tgt_dict),
+            self.build_side(stacks, pairs.src, pairs.src_sizes, self.src_dict, source_prefix),
+            self.build_side(stacks, pairs.tgt, pairs.tgt_sizes, self.tgt_dict, target_prefix),
             stacks,
             changes=mixes and is_training,
             epoch=epoch,
@@ -158,13 +160,19 @@ class StackedTranslationTask(TranslationTask):
         self.datasets[split] = dataset
 
     def build_side(
-        self, stacks: Stacks, sentences: Any, sizes: np.ndarray, dictionary: Dictionary
+        self,
+        stacks: Stacks,
+        sentences: Any,
+        sizes: np.ndarray,
+        dictionary: Dictionary,
+        prefix: list[str],
     ) -> JoinedSide:
         junction = self.cfg.stack_junction
         bpe = self.build_bpe(self.cfg.stack_bpe) if junction == "comma" else None
         editor = JunctionEditor(dictionary, bpe) if junction == "comma" else None
         separator = Separator(dictionary) if junction == "separator" else None
-        return JoinedSide(stacks, sentences, sizes, dictionary.eos(), separator, editor)
+        codes = index_prefix(dictionary, prefix)
+        return JoinedSide(stacks, sentences, sizes, dictionary.eos(), separator, editor, codes)
 
     def build_stacks(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Stacks:
         cfg = self.cfg

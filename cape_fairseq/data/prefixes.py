@@ -1,0 +1,39 @@
+"""Codes of languages that begin every source or target of a model of many languages."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from cape_fairseq.command_line import UserError
+
+PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
+
+
+def read_prefixes(folders: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Return the words that begin every source and every target, codes of languages: those of the
+    first folder that has some."""
+    paths = [folder / PREFIXES for folder in folders if (folder / PREFIXES).is_file()]
+    if not paths:
+        return [], []
+    path = paths[0]
+    try:
+        prefixes = json.loads(path.read_text(encoding="utf-8-sig"))
+        sides = prefixes["source"], prefixes["target"]
+    except (ValueError, TypeError, KeyError):
+        sides = None, None
+    for side in sides:
+        if not isinstance(side, list) or not all(isinstance(word, str) for word in side):
+            raise UserError(f"{path} must have lists of words, source and target; import it again")
+    return sides
+
+
+def index_prefix(dictionary: Dictionary, words: list[str]) -> Tensor:
+    """Return the indices of the words that begin a text, int64 [P], or raise UserError."""
+    missing = [word for word in words if word not in dictionary]
+    if missing:
+        raise UserError(f"{PREFIXES} has {missing[0]}, which is not in the dictionary")
+    return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)

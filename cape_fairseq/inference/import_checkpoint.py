@@ -1,0 +1,79 @@
+"""Import of a checkpoint of fairseq, with what fine-tuning needs beside it."""
+
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cape_fairseq.command_line import UserError
+from cape_fairseq.data.prefixes import PREFIXES
+from cape_fairseq.inference.checkpoints import (
+    check_architecture,
+    find_data,
+    get_options,
+    read_checkpoint,
+)
+from cape_fairseq.inference.segmentation import SEGMENTATION_FILES
+
+SIDE_OPTIONS = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads", "normalize_before")
+OPTIONS = (  # of the model, beside those of each side
+    "activation_fn",
+    "no_scale_embedding",
+    "layernorm_embedding",
+    "no_decoder_final_norm",
+    "share_all_embeddings",
+    "share_decoder_input_output_embed",
+    "adaptive_softmax_cutoff",
+    "output_bias",
+)
+
+
+def choose_options(options: Namespace) -> dict[str, Any]:
+    """Return the options that a model needs to have the shape of a checkpoint's."""
+    sides = [f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDE_OPTIONS]
+    found = {name: getattr(options, name, None) for name in (*sides, *OPTIONS)}
+    cutoff = found["adaptive_softmax_cutoff"]
+    if isinstance(cutoff, (list, tuple)):
+        found["adaptive_softmax_cutoff"] = ",".join(map(str, cutoff))
+    return found
+
+
+def check_languages(path: Path, args: Namespace, source: str, target: str) -> None:
+    """Raise UserError if other languages are given than a checkpoint's."""
+    given = args.source_lang or source, args.target_lang or target
+    if given != (source, target):
+        raise UserError(
+            f"{path} translates from {source} to {target}, not from {given[0]} to {given[1]}; "
+            "leave out --source-lang and --target-lang"
+        )
+
+
+def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
+    """Write a checkpoint without the state of its training, its dictionaries and its segmentation
+    into ``output``; return the options that a model of its shape needs.
+
+    Raises:
+        UserError: a file is missing, or the languages are others.
+    """
+    state = read_checkpoint(path)
+    options, task = get_options(state)
+    check_architecture(path, options)
+    folder, source, target = find_data(path, None, task)
+    check_languages(path, args, source, target)
+    for language in (source, target):
+        shutil.copy(folder / f"dict.{language}.txt", output)
+    found = [
+        next((place / name for place in (path.parent, folder) if (place / name).is_file()), None)
+        for name in (*SEGMENTATION_FILES, PREFIXES)
+    ]
+    if not any(found[:-1]):
+        raise UserError(
+            f"{path} has no segmentation beside it or in {folder}; put bpecodes, "
+            "sentencepiece.model, or source.spm and target.spm there"
+        )
+    for file in filter(None, found):
+        shutil.copy(file, output)
+    torch.save({**state, "last_optimizer_state": None}, output / "model.pt")
+    return choose_options(options)

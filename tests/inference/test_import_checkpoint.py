@@ -1,0 +1,72 @@
+"""Checkpoints of fairseq, imported as a folder that can be fine-tuned."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.models import build_model
+
+from cape_fairseq import load
+from cape_fairseq.cli import main
+from cape_fairseq.inference.checkpoints import load_model, read_checkpoint
+from tests.support import ROOT, train
+
+SHAPE = {
+    "--decoder-embed-dim": 32,
+    "--encoder-attention-heads": 2,
+    "--decoder-attention-heads": 8,
+    "--decoder-layers": 2,
+    "--activation-fn": "gelu",
+}
+FLAGS = ("--no-scale-embedding", "--decoder-normalize-before", "--layernorm-embedding")
+
+
+@pytest.fixture(scope="module", params=["transformer", "sinpos_transformer"])
+def imported(request, data_bin, tmp_path_factory):
+    """A checkpoint of another shape than the architecture's, and its folder after the import."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    shape = [word for item in SHAPE.items() for word in item]
+    train(data_bin, folder / "save", *shape, *FLAGS, arch=request.param, updates=1)
+    (folder / "save" / "bpecodes").write_text("#version: 0.2\na b\n")
+    path = folder / "save" / "checkpoint_last.pt"
+    assert main(["import", str(path), str(folder / "imported")]) == 0
+    return path, folder / "imported"
+
+
+def test_the_options_build_a_model_that_scores_alike(imported):
+    path, folder = imported
+    expected, task = load_model(path)
+    words = [str(folder), "--user-dir", str(ROOT / "cape_fairseq"), "--arch", "sinpos_transformer"]
+    words += (folder / "options.txt").read_text().split()
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    model = build_model(args, task)
+    state = read_checkpoint(folder / "model.pt")
+    model.load_state_dict(state["model"], strict=True, model_cfg=args)
+    tokens = torch.tensor([[5, 6, 7, 8, 2], [1, 9, 10, 11, 2]])
+    inputs = tokens, tokens.ne(1).sum(1), torch.tensor([[2, 5, 6], [2, 9, 8]])
+    with torch.no_grad():
+        found, wanted = (m.eval()(*inputs)[0] for m in (model, expected))
+    torch.testing.assert_close(found, wanted)
+    assert state["last_optimizer_state"] is None
+
+
+def test_dictionaries_and_segmentation_lie_beside_it(imported, data_bin):
+    path, folder = imported
+    line = "A young man is standing near a window."
+    expected = load(path, data=data_bin).encode_source(line)
+    assert torch.equal(load(folder / "model.pt").encode_source(line), expected)
+
+
+def test_what_is_missing_or_another_language_is_an_error(imported, tmp_path, capsys):
+    path, _ = imported
+    output = tmp_path / "out"
+    assert main(["import", str(path), str(output), "--source-lang", "fr"]) != 0
+    assert "from en to de" in capsys.readouterr().err
+    codes = path.with_name("bpecodes").rename(tmp_path / "bpecodes")
+    try:
+        assert main(["import", str(path), str(output)]) != 0
+    finally:
+        codes.rename(path.with_name("bpecodes"))
+    assert "bpecodes" in capsys.readouterr().err
+    assert not output.exists()
