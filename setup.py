@@ -33,7 +33,7 @@ setup(
     entry_points={"console_scripts": ["cape-fairseq = cape_fairseq.cli:main"]},
     extras_require={
         "ctranslate2": ["ctranslate2>=4.6,<5"],
-        "import": ["safetensors>=0.4"],
+        "import": ["transformers>=5"],
         "papers": ["snakemake>=9", "snakemake-executor-plugin-slurm>=2"],
         "peers": ["transformers>=5"],
         "test": [

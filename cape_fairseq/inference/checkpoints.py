@@ -25,18 +25,14 @@ from cape_fairseq.models.warm_start import TRAINING_LENGTH
 
 
 def load_tensors(path: Path) -> Any:
-    """Load a file of PyTorch or safetensors on the CPU: tensors and plain values, no code.
+    """Load a file of PyTorch on the CPU: tensors and plain values, no code.
 
     Raises:
         UserError: it cannot be loaded.
     """
     try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file  # of the extra "import"
-
-            return load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch and safetensors raise many kinds
+    except Exception as error:  # torch raises many kinds
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be loaded: {reason}") from None
 

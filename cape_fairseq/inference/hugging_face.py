@@ -1,6 +1,7 @@
-"""Folders of Hugging Face's translation models: configuration, parameters and vocabulary."""
+"""Folders of Hugging Face's translation models, read by transformers."""
 
-import itertools
+from __future__ import annotations
+
 import json
 import logging
 import re
@@ -10,30 +11,19 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from cape_fairseq.command_line import UserError
-from cape_fairseq.inference.checkpoints import load_tensors
 
 logger = logging.getLogger(__name__)
 
 SUPPORTED = ("marian", "m2m_100")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # a dictionary of fairseq begins with these
+VOCABULARIES = ("vocab.json", "tokenizer.json")  # of OPUS-MT and M2M-100, of NLLB
 CODE = re.compile(r"__(\w+)__|>>(.+)<<|([a-z]{2,3}_[A-Z]\w+)")  # of M2M-100, OPUS-MT, NLLB
 SPECIAL_WORD = re.compile(rf"<.*>|{CODE.pattern}")  # added words that are no text
-# Languages of M2M-100 and of WMT21's models in the order of their codes, which transformers has in
-# its code and folders do not list.
-LANGUAGES = {
-    "m2m100": (
-        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl "
-        "gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml "
-        "mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl "
-        "tn tr uk ur uz vi wo xh yi yo zh zu"
-    ),
-    "wmt21": "en ha is ja cs ru zh de",
-}
 
 
 class Vocabulary(NamedTuple):
     """The words of one side in fairseq's order, the rows that their vectors have, and words that
-    the tokenizer's files add to its pieces."""
+    were added to the pieces of SentencePiece."""
 
     words: list[str]
     rows: list[int]
@@ -57,137 +47,129 @@ class Vocabulary(NamedTuple):
         )
 
 
-def read_json(path: Path, missing: Any = None) -> Any:
-    """Read a JSON file; return ``missing`` if it is given and there is no file.
+class Indices(NamedTuple):
+    """The indices of all words, and of those that were added to the pieces of SentencePiece."""
+
+    words: dict[str, int]
+    added: dict[str, int]
+
+
+class PretrainedModel(NamedTuple):
+    """What a folder holds: the configuration with its defaults, parameters in float32, both
+    vocabularies, and settings of the tokenizer."""
+
+    config: dict[str, Any]
+    parameters: dict[str, Tensor]
+    source: Vocabulary
+    target: Vocabulary
+    tokenizer: dict[str, Any]
+
+
+def read_folder(path: Path) -> PretrainedModel:
+    """Read a folder; nothing is fetched, and no code of the folder runs.
 
     Raises:
-        UserError: there is no file, or it is not JSON.
+        UserError: transformers is missing, or cannot read the folder as a supported model.
     """
-    if missing is not None and not path.is_file():
-        return missing
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise UserError(f"there is no {path}") from None
-    except ValueError as error:
-        raise UserError(f"{path} is not a JSON file: {error}") from None
+        import transformers
+    except ImportError:
+        raise UserError("import needs transformers: pip install 'cape_fairseq[import]'") from None
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    if not (path / "config.json").is_file():
+        raise UserError(f"there is no {path / 'config.json'}")
+    if not any((path / name).is_file() for name in VOCABULARIES):
+        # NLLB's codes of languages are in tokenizer.json; transformers puts them elsewhere without.
+        raise UserError(f"{path} has no {' and no '.join(VOCABULARIES)}")
+    options = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = transformers.AutoConfig.from_pretrained(path, **options)
+        check_kind(path, config.model_type)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
+        model, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            path, config=config, output_loading_info=True, dtype="float32", **options
+        )
+    except UserError:
+        raise
+    except Exception as error:  # transformers raises many kinds
+        reason = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"transformers cannot read {path}: {type(error).__name__} {reason}"
+        ) from None
+    check_parameters(path, report)
+    source = target = build_vocabulary(path, read_indices(tokenizer), config.vocab_size)
+    if getattr(tokenizer, "separate_vocabs", False):
+        size = getattr(config, "decoder_vocab_size", None) or config.vocab_size
+        target = build_vocabulary(path, Indices(tokenizer.target_encoder, {}), size)
+    parameters = {name: value.detach() for name, value in model.state_dict().items()}
+    return PretrainedModel(config.to_dict(), parameters, source, target, read_settings(path))
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Read the configuration of a model, or raise UserError."""
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict):
-        raise UserError(f"{folder / 'config.json'} is not the configuration of a model")
-    kind = config.get("model_type")
+def check_kind(path: Path, kind: str) -> None:
+    """Raise UserError if a model is of another kind than those that can be converted."""
     if kind not in SUPPORTED:
         raise UserError(
-            f"{folder} has a model of type {kind}; supported are marian (OPUS-MT) and m2m_100 "
+            f"{path} has a model of type {kind}; supported are marian (OPUS-MT) and m2m_100 "
             "(M2M-100, NLLB)"
         )
-    return config
 
 
-def read_parameters(folder: Path) -> dict[str, Tensor]:
-    """Read the parameters, from one file or several; pickles may hold tensors only.
+def check_parameters(path: Path, report: dict[str, Any]) -> None:
+    """Raise UserError if parameters are missing, which transformers fills at random, or are there
+    that such a model does not have."""
+    missing, unknown = sorted(report["missing_keys"]), sorted(report["unexpected_keys"])
+    if missing:
+        raise UserError(
+            f"{path} lacks {len(missing)} parameters, such as {missing[0]}; are all of its files "
+            "there?"
+        )
+    if unknown:
+        raise UserError(
+            f"{path} has {len(unknown)} parameters that such a model lacks, such as {unknown[0]}; "
+            "merge adapters into the model first"
+        )
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return tokenizer_config.json, which transformers has read already, if there is one."""
+    file = path / "tokenizer_config.json"
+    return json.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
+
+
+def read_indices(tokenizer: Any) -> Indices:
+    """Return the indices of a tokenizer's words. Tokenizers in Python have the vocabulary's file in
+    ``encoder``; M2M-100 finds its codes of languages in a table before it looks elsewhere."""
+    added = tokenizer.get_added_vocab()
+    if not hasattr(tokenizer, "encoder"):
+        return Indices(tokenizer.get_vocab(), added)
+    codes = getattr(tokenizer, "lang_token_to_id", {})
+    taken = {*tokenizer.encoder.values(), *codes.values()}
+    others = {word: index for word, index in added.items() if index not in taken}
+    return Indices({**others, **codes, **tokenizer.encoder}, {**added, **codes})
+
+
+def build_vocabulary(path: Path, read: Indices, size: int) -> Vocabulary:
+    """Return the vocabulary of a side.
 
     Raises:
-        UserError: there are none, or they cannot be read.
+        UserError: it does not fit a model of ``size`` words.
     """
-    paths = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    if not paths:
-        raise UserError(f"{folder} has neither model.safetensors nor pytorch_model.bin")
-    state: dict[str, Tensor] = {}
-    for path in paths:
-        state |= load_tensors(path)
-    return {name: value.float() for name, value in state.items()}
-
-
-def read_vocabulary(folder: Path, name: str, size: int) -> Vocabulary:
-    """Read ``vocab.json`` or another file of pieces and indices. Without one, as in NLLB, the
-    indices are those of the SentencePiece model + 1. Codes of languages follow.
-
-    Raises:
-        UserError: the vocabulary does not fit a model of ``size`` words.
-    """
-    path = folder / name
-    if path.is_file() or not (folder / "sentencepiece.bpe.model").is_file():
-        indices = read_json(path)
-    else:
-        path = folder / "sentencepiece.bpe.model"
-        indices = read_pieces(path)
-    has_indices = isinstance(indices, dict) and all(type(i) is int for i in indices.values())
-    if not indices or not has_indices:
-        raise UserError(f"{path} is no vocabulary: words and their indices")
-    added = find_added(indices, folder)
-    indices = {**added, **indices}
+    indices = read.words
     if max(indices.values()) >= size or len(set(indices.values())) < len(indices):
         raise UserError(
-            f"{path} does not fit the model: it has indices up to {max(indices.values())}, and the "
-            f"model {size} words"
+            f"the vocabulary in {path} does not fit the model: it has indices up to "
+            f"{max(indices.values())}, and the model {size} words"
         )
     missing = [word for word in SPECIAL[1:] if word not in indices]
     if missing:
-        raise UserError(f"{path} has no {missing[0]}")
-    indices.setdefault("<s>", indices["</s>"])
+        raise UserError(f"the vocabulary in {path} has no {missing[0]}")
+    indices = {"<s>": indices["</s>"], **indices}
     used = set(indices.values())
     indices |= {f"madeupword{i:04}": i for i in range(size) if i not in used}
     others = sorted(indices.keys() - set(SPECIAL), key=lambda word: indices[word])
     words = [*SPECIAL, *others]
-    return Vocabulary(words, [indices[word] for word in words], frozenset(added))
-
-
-def read_pieces(path: Path) -> dict[str, int]:
-    """Read the pieces of a SentencePiece model, whose first three are <unk>, <s> and </s>."""
-    import sentencepiece
-
-    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    pieces = [model.id_to_piece(i) for i in range(3, len(model))]
-    return {word: index for index, word in enumerate((*SPECIAL, *pieces))}
-
-
-def find_added(indices: dict[str, int], folder: Path) -> dict[str, int]:
-    """Find the words that only the tokenizer's files have, such as codes of languages, with their
-    indices. As in transformers, tokenizer.json and ``added_tokens_decoder`` come before
-    added_tokens.json; words without an index follow the vocabulary."""
-    config = read_json(folder / "tokenizer_config.json", {})
-    tokens = read_json(folder / "tokenizer.json", {}).get("added_tokens")
-    decoder = config.get("added_tokens_decoder")
-    if tokens is not None:
-        added = {token["content"]: token["id"] for token in tokens}
-    elif decoder is not None:
-        added = {token["content"]: int(index) for index, token in decoder.items()}
-    else:
-        added = read_json(folder / "added_tokens.json", {})
-    is_m2m = (folder / "vocab.json").is_file() and (folder / "sentencepiece.bpe.model").is_file()
-    if is_m2m:
-        return {**count_codes(config, len(indices), added), **added}
-    if tokens is not None or decoder is not None:
-        return added
-    config |= read_json(folder / "special_tokens_map.json", {})
-    listed = config.get("additional_special_tokens") or []
-    words = [word for word in listed if isinstance(word, str) and word not in indices]
-    words.sort(key=lambda word: CODE.fullmatch(word) is None)  # codes come first
-    return {**dict(zip(words, itertools.count(max(indices.values()) + 1), strict=False)), **added}
-
-
-def count_codes(config: dict[str, Any], first: int, added: dict[str, int]) -> dict[str, int]:
-    """Return M2M-100's codes of languages with their indices from ``first`` on, unless some are
-    among the words added. Indices of added words are theirs.
-
-    Raises:
-        UserError: the configuration of the tokenizer names an unknown list.
-    """
-    name = config.get("language_codes", "m2m100")
-    if name not in LANGUAGES:
-        raise UserError(
-            f"tokenizer_config.json has language_codes {name}; supported are "
-            f"{' and '.join(LANGUAGES)}"
-        )
-    codes = [f"__{language}__" for language in LANGUAGES[name].split()]
-    if any(code in added for code in codes):
-        return {}
-    taken = set(added.values())
-    return {code: i for i, code in enumerate(codes, first) if i not in taken}
+    return Vocabulary(words, [indices[word] for word in words], frozenset(read.added))
 
 
 def warn_of_added_words(vocabulary: Vocabulary, model: Path) -> None:

@@ -17,16 +17,8 @@ from cape_fairseq.command_line import UserError, build_parser, check_output_fold
 from cape_fairseq.data.prefixes import PREFIXES
 from cape_fairseq.inference import import_checkpoint
 from cape_fairseq.inference.checkpoints import build_checkpoint
-from cape_fairseq.inference.hugging_face import (
-    Vocabulary,
-    read_config,
-    read_json,
-    read_parameters,
-    read_vocabulary,
-    warn_of_added_words,
-)
+from cape_fairseq.inference.hugging_face import PretrainedModel, read_folder, warn_of_added_words
 from cape_fairseq.inference.segmentation import find_sentencepiece
-from cape_fairseq.models.warm_start import LOOK_AHEAD, OPTIONS, SCALE, TRAINING_LENGTH, WORDS
 
 EXAMPLES = """
   cape-fairseq import opus-mt-en-de imported
@@ -57,14 +49,6 @@ class Languages(NamedTuple):
     source: str
     target: str
     prefixes: dict[str, list[str]]  # of "source" and "target"
-
-
-class Embeddings(NamedTuple):
-    """Embeddings of both sides and of the output, [V, C] each, by Hugging Face's indices."""
-
-    encoder: Tensor
-    decoder: Tensor
-    output: Tensor
 
 
 def find_eos(config: dict[str, Any]) -> int:
@@ -115,47 +99,28 @@ def choose_options(config: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def find_embeddings(state: dict[str, Tensor], config: dict[str, Any]) -> Embeddings:
-    """Find the embeddings. Of tables that are shared a file may hold one, by any of their names.
-
-    Raises:
-        UserError: there are none.
-    """
-    encoder_name, decoder_name = (f"model.{s}.embed_tokens.weight" for s in ("encoder", "decoder"))
-    head = "lm_head.weight"
-    names = ("model.shared.weight", encoder_name, decoder_name, head)
-    tables = [state[name] for name in names if name in state]
-    if not tables:
-        raise UserError("the parameters have no embeddings, such as model.shared.weight")
-    encoder, decoder = state.get(encoder_name, tables[0]), state.get(decoder_name, tables[0])
-    ties = config.get("tie_word_embeddings", True)
-    return Embeddings(encoder, decoder, decoder if ties else state.get(head, decoder))
-
-
-def convert_parameters(
-    state: dict[str, Tensor], config: dict[str, Any], source: Vocabulary, target: Vocabulary
-) -> dict[str, Tensor]:
+def convert_parameters(model: PretrainedModel) -> dict[str, Tensor]:
     """Return the parameters by fairseq's names, rows of words in the dictionaries' order."""
+    config, state, source, target = model[:4]
     layers = {
         name.removeprefix("model."): value
         for name, value in state.items()
         if name.startswith(("model.encoder.layer", "model.decoder.layer"))
     }
-    found = find_embeddings(state, config)
+    encoder, decoder = (state[f"model.{s}.embed_tokens.weight"] for s in ("encoder", "decoder"))
     eos = Dictionary().eos()
     converted = {
         **layers,
-        "encoder.embed_tokens.weight": found.encoder[source.rows],
-        "decoder.embed_tokens.weight": found.decoder[target.rows],
-        "decoder.output_projection.weight": found.output[target.rows],
+        "encoder.embed_tokens.weight": encoder[source.rows],
+        "decoder.embed_tokens.weight": decoder[target.rows],
+        "decoder.output_projection.weight": state["lm_head.weight"][target.rows],
     }
-    converted["decoder.embed_tokens.weight"][eos] = found.decoder[find_start(config)]
+    converted["decoder.embed_tokens.weight"][eos] = decoder[find_start(config)]
     if config["model_type"] == "marian":
         # Marian has no <s>, and never trained the score of <pad>, which its search forbids. The
         # bias is finite, because label smoothing sums all scores.
         silent = [Dictionary().bos(), Dictionary().pad()]
-        no_bias = torch.zeros(len(found.output))
-        bias = state.get("final_logits_bias", no_bias).flatten()[target.rows]
+        bias = state["final_logits_bias"].flatten()[target.rows]
         bias[silent] = NO_SCORE
         converted["decoder.output_projection.bias"] = bias
         converted["decoder.output_projection.weight"][silent] = 0
@@ -182,13 +147,13 @@ def build_dictionary(words: list[str], path: Path) -> Dictionary:
     return stored
 
 
-def choose_languages(folder: Path, args: Namespace, vocabulary: Vocabulary, kind: str) -> Languages:
+def choose_languages(folder: Path, args: Namespace, read: PretrainedModel) -> Languages:
     """Choose the languages, and the codes that begin each source and target.
 
     Raises:
         UserError: they are unknown, or the model has none of that name.
     """
-    tokenizer = read_json(folder / "tokenizer_config.json", {})
+    tokenizer, vocabulary = read.tokenizer, read.source
     source = args.source_lang or tokenizer.get("source_lang")
     target = args.target_lang or tokenizer.get("target_lang")
     if not (source and target):
@@ -198,7 +163,7 @@ def choose_languages(folder: Path, args: Namespace, vocabulary: Vocabulary, kind
             f"{folder} has legacy_behaviour: its sources end with </s> and a language's code; "
             "documents and CTranslate2 have nothing behind </s>"
         )
-    if kind == "m2m_100":
+    if read.config["model_type"] == "m2m_100":
         codes = [vocabulary.find_code(f"__{name}__", name) for name in (source, target)]
         return Languages(source, target, {"source": codes[:1], "target": codes[1:]})
     has_codes = any(word.startswith(">>") and word.endswith("<<") for word in vocabulary.words)
@@ -213,52 +178,30 @@ def format_options(options: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def check_parameters(folder: Path, state: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    """Raise UserError if parameters are missing, or are there that the model does not have."""
-    own = {OPTIONS, SCALE, TRAINING_LENGTH, LOOK_AHEAD, *WORDS}
-    missing = sorted(expected.keys() - state.keys() - own)
-    unknown = sorted(state.keys() - expected.keys())
-    if missing:
-        raise UserError(
-            f"{folder} lacks {len(missing)} parameters, such as {missing[0]}; are all of its files "
-            "there?"
-        )
-    if unknown:
-        raise UserError(
-            f"{folder} has {len(unknown)} parameters that such a model lacks, such as "
-            f"{unknown[0]}; merge adapters into the model first"
-        )
-
-
 def convert(folder: Path, output: Path, args: Namespace) -> dict[str, Any]:
     """Write the checkpoint of a model and what belongs to it into ``output``; return the options
     that a model of its shape needs."""
-    config = read_config(folder)
-    options = choose_options(config)
-    files = TOKENIZER_FILES[config["model_type"]]
+    read = read_folder(folder)
+    options = choose_options(read.config)
+    files = TOKENIZER_FILES[read.config["model_type"]]
     for name in files:
         find_sentencepiece([folder / name])
-    source = target = read_vocabulary(folder, "vocab.json", config["vocab_size"])
-    if (folder / "target_vocab.json").is_file():
-        size = config.get("decoder_vocab_size") or config["vocab_size"]
-        target = read_vocabulary(folder, "target_vocab.json", size)
-    languages = choose_languages(folder, args, source, config["model_type"])
-    if languages.source == languages.target and source.words != target.words:
+    languages = choose_languages(folder, args, read)
+    if languages.source == languages.target and read.source.words != read.target.words:
         raise UserError(
             f"{folder} has a vocabulary for each side, and both languages are {languages.source}; "
             "give two names as --source-lang and --target-lang"
         )
-    warn_of_added_words(source, folder / next(iter(files)))
-    state = convert_parameters(read_parameters(folder), config, source, target)
+    warn_of_added_words(read.source, folder / next(iter(files)))
+    state = convert_parameters(read)
     dictionaries = [
         build_dictionary(vocabulary.words, output / f"dict.{language}.txt")
-        for vocabulary, language in ((source, languages.source), (target, languages.target))
+        for vocabulary, language in zip((read.source, read.target), languages[:2], strict=True)
     ]
     arguments = Namespace(arch="sinpos_transformer", **options)
     model = build_model(arguments, TranslationTask(TranslationConfig(), *dictionaries))
     # Without a version fairseq takes a checkpoint for an old one, without a final layer norm.
     state |= {name: model.state_dict()[name] for name in ("encoder.version", "decoder.version")}
-    check_parameters(folder, state, model.state_dict())
     model.load_state_dict(state, strict=True)
     names = {"source_lang": languages.source, "target_lang": languages.target}
     arguments = Namespace(**vars(arguments), data="", task="translation", **names)

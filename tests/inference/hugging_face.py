@@ -89,6 +89,17 @@ def save_marian(
     return model
 
 
+def save_nllb_tokenizer(folder: Path, words: list[str], codes: list[str]) -> None:
+    """Save the files of NLLB's tokenizer; the codes of languages follow the pieces."""
+    import tokenizers
+    from transformers import NllbTokenizer
+
+    indices = {word: index for index, word in enumerate(words)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(indices, [], unk_token="<unk>"))
+    tokenizer.add_special_tokens(codes)
+    NllbTokenizer(tokenizer_object=tokenizer, extra_special_tokens=codes).save_pretrained(folder)
+
+
 def save_m2m(folder: Path, is_nllb: bool = False) -> torch.nn.Module:
     """Save a model of M2M-100's kind, or of NLLB's."""
     from transformers import M2M100Config, M2M100ForConditionalGeneration
@@ -98,9 +109,8 @@ def save_m2m(folder: Path, is_nllb: bool = False) -> torch.nn.Module:
     pieces = train_pieces(folder / "sentencepiece.bpe.model")[3:]
     words = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
     codes = ["deu_Latn", "eng_Latn"]
-    if is_nllb:  # as in published folders: codes with their indices, no vocab.json
-        added = [{"id": len(words) + i, "content": code} for i, code in enumerate(codes)]
-        (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    if is_nllb:  # as in published folders: no vocab.json
+        save_nllb_tokenizer(folder, words, codes)
     else:
         (folder / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
         codes = [f"__{language}__" for language in FAIRSEQ_LANGUAGE_CODES["m2m100"]]

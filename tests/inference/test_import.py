@@ -24,13 +24,9 @@ SENTENCES = [
 def read_vocabulary(folder, kind):
     """Return the indices of words in Hugging Face's model, by hand."""
     if kind == "nllb":
-        import sentencepiece
-
-        model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
-        words = ["<s>", "<pad>", "</s>", "<unk>"]
-        words += [model.id_to_piece(i) for i in range(3, len(model))]
-        words += ["deu_Latn", "eng_Latn"]
-        return {word: index for index, word in enumerate(words)}
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+        return {**tokenizer["model"]["vocab"], **added}
     indices = json.loads((folder / "vocab.json").read_text())
     if kind == "m2m":
         from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
