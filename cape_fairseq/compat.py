@@ -15,6 +15,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
 from fairseq.models.ema.ema import EMA
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
@@ -232,6 +233,29 @@ def keep_versions(restore: Callable) -> Callable:
     return wrapped
 
 
+def copy_completely(copy: Callable) -> Callable:
+    """Copy a checkpoint to a file that is complete or not there.
+
+    fairseq saves one file and copies it over ``checkpoint_last.pt`` and ``checkpoint_best.pt``. On
+    a full disk half of a copy would take their place, and the training could not resume.
+    """
+
+    @functools.wraps(copy)
+    def wrapped(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
+        if PathManager.path_requires_pathmanager(dst_path):  # of a remote file system
+            return copy(src_path, dst_path, overwrite)
+        partial = f"{dst_path}.tmp"
+        try:
+            result = copy(src_path, partial, overwrite)
+            PathManager.rename(partial, dst_path)
+        finally:
+            if PathManager.exists(partial):
+                PathManager.rm(partial)
+        return result
+
+    return wrapped
+
+
 def install() -> None:
     """Install all repairs, once."""
     if getattr(data_utils.batch_by_size, "is_repaired", False):
@@ -247,6 +271,7 @@ def install() -> None:
         checkpoint_utils.load_checkpoint_to_cpu
     )
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
+    PathManager.copy = staticmethod(copy_completely(PathManager.copy))
     Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
     Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)
     MosesTokenizer.decode = detokenize_quotes(MosesTokenizer.decode)

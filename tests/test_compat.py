@@ -32,6 +32,21 @@ SOURCE, TARGET = make_batch([7, 5], left=True), make_batch([6, 6], begin=True)
 ARCH = "sinpos_transformer_tiny"
 
 
+def test_a_copy_that_fails_leaves_the_last_checkpoint(data_bin, tmp_path, monkeypatch):
+    def fill_disk(source, destination):
+        with open(source, "rb") as read, open(destination, "wb") as written:
+            written.write(read.read(1000))
+        raise OSError(28, "No space left on device")
+
+    train(data_bin, tmp_path, updates=1)
+    monkeypatch.setattr("shutil.copyfile", fill_disk)
+    output = train(data_bin, tmp_path, updates=2, check=False)
+    assert "No space left on device" in output
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == 1
+    assert not list(tmp_path.glob("*.tmp"))
+
+
 class TestRetainedDropout:
     def measure(self, model, **options):
         """The largest difference of two passes in evaluation mode."""

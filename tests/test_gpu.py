@@ -45,6 +45,13 @@ def test_scores_are_those_of_the_cpu(name, dtype):
     torch.testing.assert_close(found[real], expected[real], atol=PRECISIONS[dtype], rtol=0.05)
 
 
+def test_floater_solves_both_sides_at_once_as_on_the_cpu():
+    source, previous = make_batch([9, 5, 7], left=True), make_batch([8, 8, 4], begin=True)
+    model, real = build("floater", dropout=0.0).train(), previous != PAD
+    expected, found = (compute_scores(model, source, previous, d)[real] for d in ("cpu", "cuda"))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+
+
 @pytest.mark.parametrize("name", WINDOW_NAMES)
 def test_documents_are_those_of_the_cpu(name):
     model = build_document_model(name, 1)
