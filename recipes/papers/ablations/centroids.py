@@ -1,0 +1,28 @@
+"""Which source position does a target token follow? With CENTROID=argmax or CENTROID=median in the
+environment that of the largest weight of cross-attention, or the weighted median, not the mean."""
+
+from __future__ import annotations
+
+import os
+
+from torch import Tensor
+
+from cape_fairseq.models import source_attention
+
+
+def find_largest(position: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
+    """Return how far the source token of the largest weight is ahead, [B or 1, T]."""
+    index = weights.float().mean(1).argmax(2)
+    return keys.expand(len(index), -1).gather(1, index) - position
+
+
+def find_median(position: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
+    """Return how far the weighted median of the source tokens is ahead, [B or 1, T]. The keys that
+    have weights are in the order of the text."""
+    index = (weights.float().mean(1).cumsum(2) < 0.5).sum(2).clamp(max=keys.size(1) - 1)
+    return keys.expand(len(index), -1).gather(1, index) - position
+
+
+CENTROIDS = {"argmax": find_largest, "median": find_median}
+if name := os.environ.get("CENTROID"):
+    source_attention.find_look_ahead = CENTROIDS[name]
