@@ -199,10 +199,11 @@ class TestDictionaries:
         parent, model = self.build("abcdefa"), self.build("abcdef")
         model.load_state_dict(parent.state_dict(), strict=True)
 
-    def test_checkpoints_of_version_1_0_are_not_checked(self):
-        parent, model = self.build("abcdef"), self.build("abdcef")
+    def test_a_checkpoint_without_words_is_too_old(self):
+        parent, model = self.build("abcdef"), self.build("abcdef")
         state = {k: v for k, v in parent.state_dict().items() if not k.endswith(".words")}
-        model.load_state_dict(state, strict=True)
+        with pytest.raises(ValueError, match="older"):
+            model.load_state_dict(state, strict=True)
 
     def test_the_error_is_the_last_line(self, data_bin, cape_checkpoint, tmp_path):
         words = (data_bin / "dict.en.txt").read_text().splitlines()

@@ -5,7 +5,6 @@ from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
-from cape_fairseq.models.removed import REMOVED, check_removed
 from cape_fairseq.models.token_windows import validate_windows
 from cape_fairseq.options import choice, format_flag, list_fields, option, require, validate
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
@@ -173,11 +172,9 @@ def base_architecture(args: Any) -> None:
     stay unset as well: ``args`` may be those of the task, too, which has limits of its own.
 
     Raises:
-        ValueError: an option of another encoding was given, or only version 1.1 has it.
+        ValueError: an option of another encoding was given.
     """
     is_stored = is_checkpoint(args)  # before it is filled in
-    if is_stored:
-        check_removed({name: getattr(args, name, None) for name in REMOVED})
     transformer_legacy.base_architecture(args)
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
     options = list_options(args)
@@ -192,9 +189,6 @@ def base_architecture(args: Any) -> None:
     args.source_bos = args.source_bos or default_bos
     resolve_target_context(args, is_stored)
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
-    if args.residual_init == "admin-profiled":  # stored by version 1.0
-        require(is_stored, "residual_init", args.residual_init, "default or admin")
-        args.residual_init, args.is_profiled = "admin", True
     args.is_profiled = getattr(args, "is_profiled", False)  # ADMIN's weights are set
 
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from cape_fairseq.models.config import find_encoding
-from cape_fairseq.models.removed import REMOVED, check_removed
 from cape_fairseq.models.settings import Settings
 from cape_fairseq.models.words import check_words
 from cape_fairseq.options import format_flag, list_fields
@@ -36,12 +35,9 @@ UNUSED = re.compile(
     r"(encoder|decoder)\.embed_positions\.(weights|_float_tensor)|"
     r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
-# Names of stock fairseq and of version 1.0, and today's.
-RENAMED = (
-    (re.compile(r"^(encoder|decoder)\.embed_positions\.weight$"), r"\1.positions.tables.0"),
-    (re.compile(r"\.self_attn\.attend\."), ".self_attn.kernel."),
-    (re.compile(r"\.positions\.base\."), ".positions.base_encoding."),
-)
+# The learned positions of stock fairseq.
+LEARNED_POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
+LAYER = re.compile(r"\.layers\.\d+\.")
 
 
 class StoredModel(NamedTuple):
@@ -56,6 +52,10 @@ class StoredModel(NamedTuple):
         """Read a checkpoint's state."""
         state = {key: value for key, value in state.items() if not UNUSED.fullmatch(key)}
         is_stock = OPTIONS not in state
+        if not is_stock and not all(key in state for key in WORDS):
+            raise ValueError(
+                "the checkpoint is older than version 1.2 of this package; train again"
+            )
         if is_stock:
             settings = Settings.of_stock(is_learned=any(rename(key) != key for key in state))
         else:
@@ -94,7 +94,6 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     """
     keys = [key for key in state_dict if key.startswith(prefix)]
     stored = StoredModel.read({key.removeprefix(prefix): state_dict.pop(key) for key in keys})
-    check_removed(stored.settings.options)
     check_fixed_options(model.cfg, stored)
     check_dictionaries(model, stored)
     check_output_bias(model, stored)
@@ -107,10 +106,9 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
 
 
 def rename(key: str) -> str:
-    """Return today's name of a parameter."""
-    for pattern, name in RENAMED:
-        key = pattern.sub(name, key)
-    return key
+    """Return this package's name of a parameter of stock fairseq."""
+    match = LEARNED_POSITIONS.fullmatch(key)
+    return f"{match[1]}.positions.tables.0" if match else key
 
 
 def check_fixed_options(cfg: Any, stored: StoredModel) -> None:
@@ -135,8 +133,8 @@ def check_fixed_options(cfg: Any, stored: StoredModel) -> None:
 
 
 def check_dictionaries(model: nn.Module, stored: StoredModel) -> None:
-    """Raise ValueError if a dictionary is not the checkpoint's. Checkpoints of stock fairseq and of
-    version 1.0 say nothing about it."""
+    """Raise ValueError if a dictionary is not the checkpoint's. Those of stock fairseq say nothing
+    about it."""
     sides = (model.encoder, "source"), (model.decoder, "target")
     for (side, name), key in zip(sides, WORDS, strict=True):
         if key in stored.parameters:
@@ -228,25 +226,28 @@ def describe(changes: Changes, stored: StoredModel, current: Settings) -> list[s
     if torch.tensor(changes.scale) != torch.tensor(stored.scale):  # in single precision
         messages.append(f"source scale {changes.scale:.4f} instead of {stored.scale:.4f}")
     if changes.initialized:
-        messages.append(f"initialized {', '.join(changes.initialized)}")
+        messages.append(f"initialized {list_parameters(changes.initialized)}")
     if changes.dropped:
-        messages.append(f"dropped {', '.join(changes.dropped)}")
+        messages.append(f"dropped {list_parameters(changes.dropped)}")
     if changes.omegas:
         messages.append(f"set {len(changes.omegas)} residual weights to 1")
     if before.evaluated_as != current.evaluated_as:
         messages.append("the positions of evaluation change, so it must be fine-tuned")
-    if before.get("sentence_context") is not None and "target_context" not in before.options:
-        messages.append("its separator <s> was a token of its own and is </s> now, so fine-tune it")
     if current.get("sentence_context") is not None and before.get("source_bos") == "on":
         messages.append("documents turn its --source-bos off, so it must be fine-tuned")
     for name, old in before.options.items():
         new = current.get(name)
         is_same = old is None or old is False or old == new
-        if not is_same and name not in ("position_encoding", "source_scale", *REMOVED):
+        if not is_same and name not in ("position_encoding", "source_scale"):
             messages.append(
                 f"{format_flag(name)} {old} {'dropped' if new is None else f'-> {new}'}"
             )
     return messages
+
+
+def list_parameters(names: list[str]) -> str:
+    """Return the names of parameters, once for all layers."""
+    return ", ".join(dict.fromkeys(LAYER.sub(".layers.*.", name) for name in names))
 
 
 def report(stored: StoredModel, model: nn.Module, changes: Changes) -> None:

@@ -18,7 +18,6 @@ STEPS_HELP = (
     "FLOATER: steps of the solver per token: n, or 1/n for one step over n tokens with cubic "
     "interpolation (paper: 5)"
 )
-OLD_STEPS = 0.5  # the default of version 1.1, which its checkpoints have
 
 
 @dataclass
@@ -62,8 +61,7 @@ def validate_solver(cfg: Any) -> None:
         for name in ("floater_solver", "floater_solver_steps", "floater_gradient"):
             reason = "left out: only --floater-dynamics ode has a solver"
             value = getattr(cfg, name)
-            is_old_default = (name, value) == ("floater_solver_steps", OLD_STEPS)
-            require(value == defaults[name] or is_old_default, name, value, reason)
+            require(value == defaults[name], name, value, reason)
     steps = max(cfg.floater_solver_steps, 1 / cfg.floater_solver_steps)
     expected = "a whole number, or 1 / a whole number"
     given = cfg.floater_solver_steps

@@ -90,11 +90,6 @@ def test_layer_drop_skips_no_layer_and_nothing_counts_as_training(task):
         assert side.positions.length_counts.sum() == 0
 
 
-def test_a_checkpoint_of_version_1_0_is_not_profiled_again():
-    model = build("sinpos", residual_init="admin-profiled", source_scale_counted=None)
-    assert model.args.residual_init == "admin"
-
-
 def test_without_training_data_admin_is_an_error():
     with pytest.raises(ValueError, match="training data"):
         build("sinpos", residual_init="admin")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
@@ -35,19 +33,6 @@ def test_a_sentence_model_becomes_a_document_model_without_training(name):
         ]
         expected = torch.cat(alone)
         torch.testing.assert_close(row[: len(expected)], expected, atol=1e-5, rtol=1e-5)
-
-
-def test_a_document_checkpoint_of_version_1_0_loads_with_one_warning(caplog):
-    """Its separators had vectors of their own, and no target context was stored."""
-    parent, model = build_document_model("rope_cross", 1), build_document_model("rope_cross", 1)
-    state = parent.state_dict()
-    options = json.loads(bytes(state["encoder.position_options"].tolist()))
-    del options["target_context"]
-    stored = torch.tensor(list(json.dumps(options).encode()))
-    caplog.clear()
-    model.load_state_dict({**state, "encoder.position_options": stored}, strict=True)
-    (record,) = caplog.records
-    assert "fine-tune" in record.getMessage()
 
 
 def test_a_cape_sentence_model_must_be_fine_tuned(caplog):

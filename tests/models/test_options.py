@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 
 import pytest
 
-from cape_fairseq.models.settings import Settings
 from tests.support import ENCODINGS, build
 
 
@@ -53,35 +51,9 @@ class TestOptions:
         with pytest.raises(ValueError, match=words):
             build(system, **options)
 
-    def test_a_recurrence_of_version_1_1_has_its_default_of_the_steps(self):
-        build("floater", floater_dynamics="rnn-scalar", floater_solver_steps=0.5)
+    def test_a_recurrence_has_no_solver(self):
         with pytest.raises(ValueError, match="steps"):
             build("floater", floater_dynamics="rnn-scalar", floater_solver_steps=2.0)
-
-    @pytest.mark.parametrize(
-        ("system", "removed", "value"),
-        [
-            ("floater", {"floater_rtol": 1e-5, "floater_atol": 1e-6}, {"floater_solver": "dopri5"}),
-            ("relpos", {"relpos_layers": "all"}, {"relpos_layers": "first"}),
-            ("relpos", {}, {"relpos_terms": "keys"}),
-        ],
-    )
-    def test_options_of_version_1_1_that_were_removed(self, system, removed, value, caplog):
-        """Defaults of a checkpoint load in silence, by fairseq-generate and in a warm start."""
-        model = build(system)
-        stored = Settings.of(model.cfg)
-        options = {**stored.options, "source_scale_counted": None}
-        for more, loads in ((removed, True), (value, False)):
-            state = model.state_dict()
-            given = stored._replace(options={**stored.options, **more})
-            state["encoder.position_options"] = given.encode()
-            caplog.clear()
-            context = nullcontext() if loads else pytest.raises(ValueError, match=r"version 1\.1")
-            with context:
-                build(system, **{**options, **more})
-            with context:
-                build(system, seed=2).load_state_dict(state)
-            assert not [x for x in caplog.records if "warm start" in x.getMessage()]
 
     def test_base_encoding_of_floater_has_its_options(self):
         model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)
