@@ -62,22 +62,24 @@ train_encoding() {  # train_encoding ENCODING: on texts of at most 40 tokens
     train "$1" 380 --arch "$1_transformer_tiny" --stack-junction none --stack-max-tokens 40
 }
 
-test_lengths() {  # test_lengths SYSTEM PREFIX OPTIONS...: translations and losses in SYSTEM/PREFIX*.txt
+test_lengths() {  # test_lengths SYSTEM PREFIX OPTIONS...: translations in SYSTEM/PREFIX*.txt
     local system=$1 prefix=$2; shift 2
     generate "$system" "${prefix}sentences" "$DATA" "$@"
     generate "$system" "${prefix}within" "$DATA" "${stacks[@]}" --stack-min-tokens 28 --stack-max-tokens 40 "$@"
     generate "$system" "${prefix}beyond" "$DATA" "${stacks[@]}" --stack-min-tokens 160 "$@"
     generate "$system" "${prefix}beyond16" "$JOINED" "${stacks[@]}" --stack-min-tokens 640 "$@"
-    generate "$system" "${prefix}loss" "$DATA" "${stacks[@]}" --stack-min-tokens 160 --score-reference "$@"
+}
+
+score_references() {  # score_references SYSTEM NAME OPTIONS...: losses at 160 tokens in SYSTEM/NAME.txt
+    local system=$1 name=$2; shift 2
+    generate "$system" "$name" "$DATA" "${stacks[@]}" --stack-min-tokens 160 --score-reference "$@"
 }
 
 windows=(--model-overrides "{'attention_window': 20, 'cross_attention_window': 20, 'alignment_gain': 0.1}")
-test_encodings() {
+translate_lengths() {
     test_lengths sinpos ""
     test_lengths rope_cross ""
     test_lengths rope_cross windows. "${windows[@]}"
-    judge_pronouns sinpos pronouns
-    judge_pronouns rope_cross pronouns
 }
 
 documents=(--task stacked_translation --stack-junction separator --stack-min-tokens 100000 --stack-keep-rest)
@@ -88,6 +90,15 @@ fine_tune_documents() {  # from rope_cross; each sentence sees the one before
     generate documents split "$DATA" "${documents[@]}" --model-overrides "{'sentence_context': 0}"
     judge_pronouns documents pronouns
     judge_pronouns documents split-pronouns --context 0
+}
+
+score_and_fine_tune() {
+    fine_tune_documents
+    score_references sinpos loss
+    score_references rope_cross loss
+    score_references rope_cross windows.loss "${windows[@]}"
+    judge_pronouns sinpos pronouns
+    judge_pronouns rope_cross pronouns
 }
 
 run_both() {  # run_both COMMAND COMMAND: at the same time; a signal ends both trainings, which then save
@@ -113,7 +124,7 @@ end_both() {
 say "training sinpos and rope_cross"
 run_both "train_encoding sinpos" "train_encoding rope_cross"
 say "translating with sinpos and rope_cross, and training on documents"
-run_both test_encodings fine_tune_documents
+run_both translate_lengths score_and_fine_tune
 
 # 4. The tables and the figure.
 losses=(sinpos="$OUT/sinpos/loss.txt" rope_cross="$OUT/rope_cross/loss.txt" "rope_cross, windows and alignment=$OUT/rope_cross/windows.loss.txt")
