@@ -35,7 +35,7 @@ say() {  # say MESSAGE...: tell what comes next
 
 stop_after() {  # stop_after LOG MESSAGE...: stop, with the last lines of a log
     local log=$1; shift
-    if [ -s "$log" ]; then grep -av '^ ' "$log" | tail -n 3 | cut -c1-500 >&2; fi  # without the lines of a traceback
+    if [ -f "$log" ]; then (grep -av '^ ' "$log" || true) | tail -n 3 | cut -c1-500 >&2; fi  # no lines of a traceback
     stop "$*; see $log"
 }
 
