@@ -12,9 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
-from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import edit_sentence
-from cape_fairseq.tasks.stacked_dataset import JoinedSide, JoiningRule, Pairs, Stacks
 from tests.support import fairseq, train
 from tests.tasks.support import make_task
 
@@ -156,8 +154,6 @@ def test_edits_apply_bpe_again(data_bin):
         def decode(self, x):
             return x.replace("@@ ", "")
 
-    from fairseq.data import Dictionary
-
     from cape_fairseq.tasks.stacked_dataset import JunctionEditor
 
     dictionary = Dictionary()
@@ -196,15 +192,6 @@ def test_longer_outputs_are_allowed(data_bin):
     generator = task.build_generator([build("sinpos")], args)
     assert (generator.max_len_a, generator.max_len_b) == (2, 200)
     assert args.max_len_a == 0
-
-
-def test_a_separator_in_the_text_is_an_unknown_word():
-    sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
-    sizes = np.array([4, 2])
-    stacks = Stacks(Pairs(sizes, sizes, None, 1), JoiningRule(2, True, None, False, False))
-    stacks.make(epoch=1)
-    side = JoinedSide(stacks, sentences, sizes, EOS, Separator(Dictionary()))
-    assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
 
 
 class TestDocuments:

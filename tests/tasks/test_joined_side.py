@@ -1,14 +1,21 @@
-"""Codes of languages that begin every sentence of the data."""
+"""Words of the data that mean something in stacks: separators, and codes of languages."""
 
 from __future__ import annotations
 
 import json
 import shutil
 
+import numpy as np
 import pytest
+import torch
+from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
+from cape_fairseq.data.separator import Separator
+from cape_fairseq.tasks.stacked_dataset import JoinedSide, JoiningRule, Pairs, Stacks
 from tests.tasks.support import make_task
+
+BOS, EOS = 0, 2
 
 
 @pytest.fixture
@@ -49,3 +56,12 @@ def test_a_stack_without_separators_has_them_once(coded_data, junction):
             tokens = stacks[number][key]
             assert dictionary.string(tokens[tokens != 0]) == " ".join([lines[0], *rest])
     assert bool(changed) == (junction == "none")
+
+
+def test_a_separator_in_the_text_is_an_unknown_word():
+    sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
+    sizes = np.array([4, 2])
+    stacks = Stacks(Pairs(sizes, sizes, None, 1), JoiningRule(2, True, None, False, False))
+    stacks.make(epoch=1)
+    side = JoinedSide(stacks, sentences, sizes, EOS, Separator(Dictionary()))
+    assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
