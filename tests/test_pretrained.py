@@ -134,6 +134,27 @@ def call(text, folder, way, out, updates):
     return result.stdout
 
 
+def check_long_texts(text: Path, out: Path, output: str) -> None:
+    """Check the table of WAY=long, and that its checkpoint translates long texts by itself."""
+    table = [line.split("|")[1:-1] for line in output.splitlines() if line.startswith("|")]
+    kinds = [(row[0].strip(), row[1].split(",")[0].strip()) for row in table[2:]]
+    assert kinds == [
+        ("before", "sentences"),
+        ("after", "sentences"),
+        ("before", "long"),
+        ("after", "long"),
+        ("after", "long"),
+    ]
+    documents = len(set(read(text / "test.documents")))
+    assert [int(row[2]) for row in table[2:]] == [100, 100, documents, documents, documents]
+    path = out / "long-rope_cross"
+    translator = load(path / "checkpoint_best.pt")
+    assert translator.long_text.has(500)
+    assert int(translator.model.models[0].decoder.look_ahead[1]) > 0
+    long = read(out / "documents.en")
+    assert translator.translate(long, split=False) == read(path / "after.one-pass")
+
+
 def test_all_ways_from_an_imported_model(trained, tmp_path):
     text, folder, expected = trained
     output = call(text, folder, "ctranslate2", tmp_path, 10)
@@ -158,21 +179,4 @@ def test_all_ways_from_an_imported_model(trained, tmp_path):
     call(text, folder, "documents", tmp_path, 10)
     assert len(read(tmp_path / "documents-rope_cross" / "test.de")) == 100
 
-    output = call(text, folder, "long", tmp_path, 10)
-    table = [line.split("|")[1:-1] for line in output.splitlines() if line.startswith("|")]
-    kinds = [(row[0].strip(), row[1].split(",")[0].strip()) for row in table[2:]]
-    assert kinds == [
-        ("before", "sentences"),
-        ("after", "sentences"),
-        ("before", "long"),
-        ("after", "long"),
-        ("after", "long"),
-    ]
-    documents = len(set(read(text / "test.documents")))
-    assert [int(row[2]) for row in table[2:]] == [100, 100, documents, documents, documents]
-    path = tmp_path / "long-rope_cross"
-    translator = load(path / "checkpoint_best.pt")
-    assert translator.long_text.has(500)
-    assert int(translator.model.models[0].decoder.look_ahead[1]) > 0
-    long = read(tmp_path / "documents.en")
-    assert translator.translate(long, split=False) == read(path / "after.one-pass")
+    check_long_texts(text, tmp_path, call(text, folder, "long", tmp_path, 10))

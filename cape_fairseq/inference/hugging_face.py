@@ -55,7 +55,7 @@ class Indices(NamedTuple):
 
 
 class PretrainedModel(NamedTuple):
-    """What a folder holds: the configuration with its defaults, parameters in float32, both
+    """Hold what a folder has: the configuration with its defaults, parameters in float32, both
     vocabularies, and settings of the tokenizer."""
 
     config: dict[str, Any]
