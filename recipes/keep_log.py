@@ -54,17 +54,11 @@ class Progress:
 
 
 def keep_lines(log: Path) -> Iterator[str]:
-    """Write the lines of the input to a log, which is made for the first one, and yield them."""
-    first = sys.stdin.buffer.readline()
-    if not first:
-        return
-    with open(log, "ab") as stream:
-        line = first
-        while line:
+    """Append the lines of the input to a log, and yield them. Without lines there is no log."""
+    for line in sys.stdin.buffer:
+        with open(log, "ab") as stream:
             stream.write(line)
-            stream.flush()
-            yield line.decode("utf-8", "replace").rstrip("\r\n")
-            line = sys.stdin.buffer.readline()
+        yield line.decode("utf-8", "replace").rstrip("\r\n")
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from cape_fairseq import load
 from cape_fairseq.command_line import decode_lines, format_table, read_lines
 from cape_fairseq.evaluation.scores import score_translations
 from cape_fairseq.inference.checkpoints import get_options, read_checkpoint
+from cape_fairseq.models.warm_start import TRAINING_LENGTH
 
 MAX_TOKENS = 400
 HEAD = ("model", "texts", "number", "BLEU", "chrF", "length ratio")
@@ -30,11 +31,11 @@ def join(sentences: Path, documents: Path) -> None:
 
 
 def find_limit(checkpoint: Path) -> int:
-    """Return the tokens of the longest text that a model was trained on, if they are stored, or
-    that it can have, at most 400."""
+    """Return the tokens of the longest text that a model was trained on, if the checkpoint stores
+    them, else of the longest that it can have; at most 400."""
     state = read_checkpoint(checkpoint)
     options, _ = get_options(state)
-    stored = int(state["model"].get("encoder.training_length", 0)) - 1  # without EOS
+    stored = int(state["model"].get(TRAINING_LENGTH, 0)) - 1  # without EOS
     most = stored if stored > 0 else int(getattr(options, "max_source_positions", None) or 1024) - 1
     return min(most, MAX_TOKENS)
 

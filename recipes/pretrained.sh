@@ -10,8 +10,8 @@
 #   ctranslate2  ENCODING (default: rope) replaces the sinusoids, and CTranslate2 serves the model
 #   documents    rope_cross with --sentence-context CONTEXT (default: 1) and --target-context TARGET_CONTEXT (0);
 #                cape-fairseq translate runs it
-#   long         rope_cross on sentences and stacks of at most LONGEST tokens (default: the longest of the model's
-#                training, at most 400); cape-fairseq translate then takes texts of any length in one pass. Compared on
+#   long         rope_cross on sentences and stacks of at most LONGEST tokens (default: 400, or the longest text of the
+#                model's training, if its checkpoint stores a shorter one); cape-fairseq translate then takes texts of any length in one pass. Compared on
 #                the documents of TEXT (test.documents), or on LONG.SRC and LONG.TGT, a text a line
 # Also LR, UPDATES and SEED. The same command continues after an interruption. Messages of fairseq are in the *.log
 # files of OUT; VERBOSE=1 shows them, too.
@@ -73,7 +73,7 @@ case $WAY in
         LONGEST=${LONGEST:-400}
         TRAINING=(--task stacked_translation --stack-junction none --stack-probability 1 --stack-max-tokens "$LONGEST" --required-batch-size-multiple 1) ;;
 esac
-keep_settings "$SAVE" "LR=$LR" "SEED=$SEED" "TRAINING=${TRAINING[*]}" "OPTIONS=${OPTIONS[*]}"
+keep_settings "$SAVE" "LONG_CHECKSUM=$(sum_files "$TEXT"/*.documents "${LONG:-}".{"$SRC","$TGT"})" "LR=$LR" "SEED=$SEED" "TRAINING=${TRAINING[*]}" "OPTIONS=${OPTIONS[*]}"
 
 separate_documents() {  # separate_documents FILE: the lines of the test set, with an empty line between documents
     paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 && $1 != name { print "" } { name = $1; sub(/^[^\t]*\t/, ""); print }'

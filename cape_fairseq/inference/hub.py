@@ -6,6 +6,7 @@ from pathlib import Path
 from fairseq import hub_utils
 from fairseq.data import encoders
 
+from cape_fairseq.command_line import UserError
 from cape_fairseq.inference.segmentation import Segmentation, SentencePiece
 from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
@@ -23,7 +24,28 @@ def load_hub(
     tokenizer: str | None,
     segmentation: Segmentation,
 ) -> hub_utils.GeneratorHubInterface:
-    """Load a checkpoint into fairseq's hub interface, with the search of documents."""
+    """Load a checkpoint into fairseq's hub interface, with the search of documents.
+
+    Raises:
+        UserError: the tokenizer is not installed, or checkpoint and dictionaries do not fit.
+    """
+    try:
+        return build_hub(path, data, languages, tokenizer, segmentation)
+    except ImportError as error:
+        raise UserError(f"--tokenizer {tokenizer}: {error}") from None
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} and the dictionaries in {data}: {reason}") from None
+
+
+def build_hub(
+    path: Path,
+    data: Path,
+    languages: dict[str, str],
+    tokenizer: str | None,
+    segmentation: Segmentation,
+) -> hub_utils.GeneratorHubInterface:
+    """Build fairseq's hub interface of a checkpoint with the task of documents."""
     loaded = hub_utils.from_pretrained(
         str(path.parent.resolve()),
         path.name,

@@ -82,21 +82,11 @@ def read_folder(path: Path) -> PretrainedModel:
     if not any((path / name).is_file() for name in VOCABULARIES):
         # NLLB's codes of languages are in tokenizer.json; transformers puts them elsewhere without.
         raise UserError(f"{path} has no {' and no '.join(VOCABULARIES)}")
-    options = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        config = transformers.AutoConfig.from_pretrained(path, **options)
-        check_kind(path, config.model_type)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
-        model, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-            path, config=config, output_loading_info=True, dtype="float32", **options
-        )
-    except UserError:
-        raise
-    except Exception as error:  # transformers raises many kinds
-        reason = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"transformers cannot read {path}: {type(error).__name__} {reason}"
-        ) from None
+    config = load_part(transformers.AutoConfig, path)
+    check_kind(path, config.model_type)
+    tokenizer = load_part(transformers.AutoTokenizer, path)
+    options = {"config": config, "output_loading_info": True, "dtype": "float32"}
+    model, report = load_part(transformers.AutoModelForSeq2SeqLM, path, **options)
     check_parameters(path, report)
     source = target = build_vocabulary(path, read_indices(tokenizer), config.vocab_size)
     if getattr(tokenizer, "separate_vocabs", False):
@@ -104,6 +94,21 @@ def read_folder(path: Path) -> PretrainedModel:
         target = build_vocabulary(path, Indices(tokenizer.target_encoder, {}), size)
     parameters = {name: value.detach() for name, value in model.state_dict().items()}
     return PretrainedModel(config.to_dict(), parameters, source, target, read_settings(path))
+
+
+def load_part(kind: Any, path: Path, **options: Any) -> Any:
+    """Load the configuration, the tokenizer or the model of a folder by a class of transformers.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    try:
+        return kind.from_pretrained(path, local_files_only=True, trust_remote_code=False, **options)
+    except Exception as error:  # transformers raises many kinds
+        reason = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"transformers cannot read {path}: {type(error).__name__} {reason}"
+        ) from None
 
 
 def check_kind(path: Path, kind: str) -> None:

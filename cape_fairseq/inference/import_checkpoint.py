@@ -2,6 +2,7 @@
 
 import shutil
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def check_languages(path: Path, args: Namespace, source: str, target: str) -> No
         )
 
 
+def copy_first(name: str, folders: Iterable[Path], output: Path) -> bool:
+    """Copy a file from the first folder that has it; return whether one does."""
+    for folder in folders:
+        if (folder / name).is_file():
+            shutil.copy(folder / name, output)
+            return True
+    return False
+
+
 def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
     """Write a checkpoint without the state of its training, its dictionaries and its segmentation
     into ``output``; return the options that a model of its shape needs.
@@ -64,16 +74,12 @@ def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
     check_languages(path, args, source, target)
     for language in (source, target):
         shutil.copy(folder / f"dict.{language}.txt", output)
-    found = [
-        next((place / name for place in (path.parent, folder) if (place / name).is_file()), None)
-        for name in (*SEGMENTATION_FILES, PREFIXES)
-    ]
-    if not any(found[:-1]):
+    copied = [copy_first(name, (path.parent, folder), output) for name in SEGMENTATION_FILES]
+    if not any(copied):
         raise UserError(
             f"{path} has no segmentation beside it or in {folder}; put bpecodes, "
             "sentencepiece.model, or source.spm and target.spm there"
         )
-    for file in filter(None, found):
-        shutil.copy(file, output)
+    copy_first(PREFIXES, (path.parent, folder), output)
     torch.save({**state, "last_optimizer_state": None}, output / "model.pt")
     return choose_options(options)

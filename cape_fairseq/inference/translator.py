@@ -75,13 +75,7 @@ class Translator:
         if tokenizer is None and not segmentation.uses_sentencepiece:
             tokenizer = "moses"
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        try:
-            self.model = load_hub(path, folder, languages, tokenizer, segmentation)
-        except ImportError as error:
-            raise UserError(f"--tokenizer {tokenizer}: {error}") from None
-        except (ValueError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"{path} and the dictionaries in {folder}: {reason}") from None
+        self.model = load_hub(path, folder, languages, tokenizer, segmentation)
         self.uses_sentencepiece, self.target_bpe = segmentation.uses_sentencepiece, self.model.bpe
         if self.uses_sentencepiece:
             self.target_bpe = SentencePiece(segmentation.target_model)

@@ -94,11 +94,10 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             x = self.output_layer(x)
         elif self.training and self.output_projection is not None:
             x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
-        if plan.aligned is not None and step.cache is None:
-            self.record_look_ahead(plan.aligned, weights[last])
-        elif plan.aligned is not None:
-            step.cache.position = self.advance(plan.aligned, weights[last])
-            x = x if features_only else self.delay_end(x, plan.aligned)
+        if plan.aligned is not None:
+            self.follow_alignment(plan.aligned, weights[last], step)
+            if step.cache is not None and not features_only:
+                x = self.delay_end(x, plan.aligned)
         attention = None
         if wanted in weights:
             attention = self.average_weights(weights[wanted], encoder_out).type_as(x)

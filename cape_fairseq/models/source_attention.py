@@ -149,6 +149,14 @@ class SourceAttention:
         total, count = self.look_ahead.unbind()
         return (total / (LOOK_AHEAD_UNIT * count.clamp(min=1))).float()
 
+    def follow_alignment(self, tokens: AlignedTokens, weights: Tensor, step: Step) -> None:
+        """Move the position of the next token by the weights of the last layer; in a validation
+        batch measure the look-ahead instead."""
+        if step.cache is None:
+            self.record_look_ahead(tokens, weights)
+        else:
+            step.cache.position = self.advance(tokens, weights)
+
     def advance(self, token: AlignedTokens, weights: Tensor) -> Tensor:
         """Return the positions of the next tokens, [B, 1]. Padding before a text does not count."""
         alignment = self.token_windows.alignment

@@ -172,7 +172,8 @@ class JoinedSide(torch.utils.data.Dataset):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Return the tokens of each stack, as if edits kept the number of pieces."""
+        """Return the tokens of each stack, as if edits kept the number of pieces, and every
+        sentence began with the prefix."""
         per_join = -len(self.prefix) if self.separator is None else 1
         words = self.sentence_sizes - 1  # without EOS, which only the stack has
         groups = self.stacks.groups
