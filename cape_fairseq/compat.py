@@ -80,43 +80,36 @@ def keep_last_batch(batch_by_size: Callable) -> Callable:
     return wrapped
 
 
-def raise_reason(load_checkpoint: Callable) -> Callable:
-    """End with the reason why a checkpoint does not fit.
+def load_with_options(load_checkpoint: Callable) -> Callable:
+    """Let a model check the options of a checkpoint, and end with the reason why it does not fit.
 
-    fairseq raises "please ensure that the architectures match" over every error of loading. A
-    ValueError of the model, which says what to do, is raised instead, so that it is the last line.
-    fairseq compares shapes alone, so a model may also reject the checkpoint's options.
+    fairseq hands a model the parameters alone, and raises "please ensure that the architectures
+    match" over every error of loading. The model may add what the options say to the parameters
+    (``prepare_checkpoint``), and a ValueError of it, which says what to do, is raised instead.
     """
 
     @functools.wraps(load_checkpoint)
     def wrapped(self: Trainer, *args: Any, **kwargs: Any) -> Any:
-        checkpoint_utils.load_checkpoint_to_cpu.cfg = None
+        read = checkpoint_utils.load_checkpoint_to_cpu
+        prepare = getattr(self.get_model(), "prepare_checkpoint", None)
+
+        def read_and_prepare(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            state = read(*args, **kwargs)
+            if prepare is not None:
+                prepare(state)
+            return state
+
+        checkpoint_utils.load_checkpoint_to_cpu = read_and_prepare
         try:
-            result = load_checkpoint(self, *args, **kwargs)
+            return load_checkpoint(self, *args, **kwargs)
         except Exception as error:
-            try:
-                check_stored_options(self)
-            except ValueError as reason:
-                raise reason from None  # without fairseq's page of shapes
             if isinstance(error.__context__, ValueError) and type(error) is Exception:
                 raise error.__context__ from None
             raise
-        check_stored_options(self)
-        return result
+        finally:
+            checkpoint_utils.load_checkpoint_to_cpu = read
 
     return wrapped
-
-
-def check_stored_options(trainer: Trainer) -> None:
-    """Let the model check the options of the checkpoint that was read, in the process that read it.
-
-    Raises:
-        ValueError: they do not fit the model.
-    """
-    stored = checkpoint_utils.load_checkpoint_to_cpu.cfg
-    check = getattr(trainer.get_model(), "check_stored_options", None)
-    if stored is not None and check is not None:
-        check(stored["model"])
 
 
 def save_every_interval(save_checkpoint: Callable) -> Callable:
@@ -156,18 +149,6 @@ def prune_intervals(cfg: Any, suffix: str) -> None:
         os.remove(path)
 
 
-def remember_options(load_checkpoint_to_cpu: Callable) -> Callable:
-    """Keep the options of the checkpoint that was read last, for :func:`raise_reason`."""
-
-    @functools.wraps(load_checkpoint_to_cpu)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        state = load_checkpoint_to_cpu(*args, **kwargs)
-        wrapped.cfg = state.get("cfg")
-        return state
-
-    return wrapped
-
-
 def read_option(options: Any, name: str) -> Any:
     """Return an option of a group, which tasks without a dataclass keep as a Namespace."""
     if isinstance(options, argparse.Namespace):
@@ -203,7 +184,7 @@ def reject_other_task(validate: Callable) -> Callable:
 
 
 def copy_integers(init: Callable) -> Callable:
-    """Let ``--store-ema`` copy integers, such as the hashes of words, from the model.
+    """Let ``--store-ema`` copy integers, such as a model's identity, from the model.
 
     fairseq multiplies every tensor of a model by the decay, which fails for integers.
     """
@@ -267,12 +248,9 @@ def install() -> None:
     )
     data_utils.batch_by_size = keep_last_batch(data_utils.batch_by_size)
     data_utils.batch_by_size.is_repaired = True
-    checkpoint_utils.load_checkpoint_to_cpu = remember_options(
-        checkpoint_utils.load_checkpoint_to_cpu
-    )
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     PathManager.copy = staticmethod(copy_completely(PathManager.copy))
-    Trainer.load_checkpoint = raise_reason(Trainer.load_checkpoint)
+    Trainer.load_checkpoint = load_with_options(Trainer.load_checkpoint)
     Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)
     MosesTokenizer.decode = detokenize_quotes(MosesTokenizer.decode)
     EMA.__init__ = copy_integers(EMA.__init__)

@@ -16,7 +16,7 @@ def option(default: Any, help: str, **metadata: Any) -> Any:
     Args:
         default: the default value; None if it depends on other options.
         help: the text of ``--help``.
-        metadata: ``minimum`` or ``above`` bound the value; ``fixed=True`` marks an option that
+        metadata: ``minimum`` or ``above`` bound the value; ``must_match=True`` marks an option that
             gives trained parameters their meaning, so that it must equal the checkpoint's.
     """
     return field(default=default, metadata={"help": help, **metadata})

@@ -9,7 +9,7 @@
 # name of the document in every line (without them a split is one document). The model sees CONTEXT earlier
 # sentences of the source, and TARGET_CONTEXT of its translations. Also BPE, MERGES, LR,
 # UPDATES, WARMUP (of the sentence model) and SEED; STACKS, the longest stack in training; LENGTHS, at which test documents are cut; and options of
-# fairseq-train behind -- or in EXTRA, as in recipes/train.sh.
+# fairseq-train after -- or in EXTRA, as in recipes/train.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 

@@ -17,7 +17,7 @@ from cape_fairseq import load
 from cape_fairseq.command_line import decode_lines, format_table, read_lines
 from cape_fairseq.evaluation.scores import score_translations
 from cape_fairseq.inference.checkpoints import get_options, read_checkpoint
-from cape_fairseq.models.warm_start import TRAINING_LENGTH
+from cape_fairseq.models.checkpoint import TRAINING_LENGTH
 
 MAX_TOKENS = 400
 HEAD = ("model", "texts", "number", "BLEU", "chrF", "length ratio")

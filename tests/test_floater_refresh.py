@@ -123,7 +123,7 @@ def test_every_vector_between_refreshes_is_of_one_solution():
     """In training, evaluation, for longer batches and after the parameters are loaded again."""
     # With other steps, products of another shape round otherwise.
     model = build("floater", floater_refresh=4, floater_solver_steps=0.5).train()
-    encoding = model.encoder.positions
+    encoding = model.encoder.encoding
     optimizer = FairseqAdam(make_adam(), list(model.parameters()))
     hold_parameters(optimizer, model)
     for update in range(3):
@@ -136,16 +136,16 @@ def test_every_vector_between_refreshes_is_of_one_solution():
     torch.testing.assert_close(encoding.solve(20)[:10], solved, rtol=0, atol=0)
     other = build("floater", seed=2, floater_refresh=4, floater_solver_steps=0.5).train()
     other.set_num_updates(2)
-    other.encoder.positions.solve(10)
+    other.encoder.encoding.solve(10)
     other.load_state_dict(model.state_dict())
-    torch.testing.assert_close(other.encoder.positions.solve(10)[:10], solved, rtol=0, atol=0)
-    torch.testing.assert_close(model.eval().encoder.positions.solve(10)[:10], solved)
+    torch.testing.assert_close(other.encoder.encoding.solve(10)[:10], solved, rtol=0, atol=0)
+    torch.testing.assert_close(model.eval().encoder.encoding.solve(10)[:10], solved)
 
 
 def test_between_refreshes_vectors_are_solved_once():
     model, solved = build("floater", floater_refresh=4).train(), []
     for side in (model.encoder, model.decoder):
-        side.positions.dynamics.register_forward_pre_hook(lambda *_: solved.append(update))
+        side.encoding.dynamics.register_forward_pre_hook(lambda *_: solved.append(update))
     optimizer = FairseqAdam(make_adam(), list(model.parameters()))
     hold_parameters(optimizer, model)
     source, previous = make_batch([9, 5]), make_batch([8, 4], begin=True)
@@ -172,7 +172,7 @@ def test_evaluation_follows_the_lengths_of_training():
     for _ in range(2000):
         for side in (model.encoder, model.decoder):
             layout = find_layout(make_batch([3]), PAD)
-            side.positions.count_lengths(layout, layout)
+            side.encoding.count_lengths(layout, layout)
     assert not torch.allclose(score(), before)
 
 

@@ -198,7 +198,7 @@ def make_choice_sentences(rng: random.Random) -> tuple[Sentence, Sentence]:
 
 def make_pronoun_sentence(rng: random.Random) -> PronounSentence:
     """Make a sentence with *it* as its subject or object. Word order says nothing about the
-    gender: an object pronoun stands behind the auxiliary."""
+    gender: an object pronoun stands after the auxiliary."""
     if rng.randrange(3) == 0:
         adjective = choose(rng, ADJECTIVES)
         source, target = f"it is very {adjective[0]}", f"{{}} ist sehr {adjective[1]}"

@@ -42,7 +42,7 @@ class Separator:
         return torch.cat([*(x for s in sentences[:-1] for x in (s[:-1], separator)), last])
 
     def split(self, tokens: Tensor) -> list[Tensor]:
-        """Split int64 [T] behind separators."""
+        """Split int64 [T] after separators."""
         ends = self.find(tokens).nonzero().flatten() + 1
         return list(tokens.tensor_split(ends.cpu()))
 

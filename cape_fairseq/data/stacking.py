@@ -16,7 +16,7 @@ FULL_STOP = re.compile(rf"(?<!\.)(?<!\. )\.(?={CLOSING}$)")  # not of an ellipsi
 
 
 def lower_first(sentence: str) -> str:
-    """Lower-case the first letter, behind opening quotes, brackets and dashes."""
+    """Lower-case the first letter, after opening quotes, brackets and dashes."""
     start = BEFORE_LETTER.match(sentence).end()
     return sentence[:start] + sentence[start : start + 1].lower() + sentence[start + 1 :]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from cape_fairseq.models.source_state import SOURCE_STATE, EncoderOut
+from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut
 from cape_fairseq.modules.windows import Window
 
 
@@ -18,28 +15,17 @@ class EncodedDocuments:
     Args:
         encoder_outs: of each model.
         ids: fairseq's numbers of the documents, int64 [B], or None.
-        prefixes: of each document, the first tokens of its first sentences; or empty.
-        constraints: of fairseq's constrained search, one row a document, or None.
-        sentence_prefix: first tokens of every sentence that has no prefix of its own.
     """
 
-    def __init__(
-        self,
-        encoder_outs: list[EncoderOut],
-        ids: Tensor | None,
-        prefixes: list[list[list[int]]],
-        constraints: Tensor | None = None,
-        sentence_prefix: Sequence[int] = (),
-    ) -> None:
-        self.encoder_outs, self.prefixes, self.constraints = encoder_outs, prefixes, constraints
-        self.sentence_prefix = list(sentence_prefix)
+    def __init__(self, encoder_outs: list[EncoderOut], ids: Tensor | None = None) -> None:
+        self.encoder_outs = encoder_outs
         self.layout = encoder_outs[0][SOURCE_STATE].layout
         self.counts = self.layout.sentence.amax(1) + 1  # sentences of each document, int64 [B]
         given = torch.arange(len(self.counts)) if ids is None else ids
         self.ids = given.to(self.counts.device)
 
     def measure_sentences(self) -> Tensor:
-        """Return the source tokens of each sentence, int64 [B, sentences]; 0 behind the last."""
+        """Return the source tokens of each sentence, int64 [B, sentences]; 0 after the last."""
         shape = len(self.counts), int(self.counts.max())
         lengths = torch.zeros(shape, dtype=torch.long, device=self.counts.device)
         return lengths.scatter_add_(1, self.layout.sentence, (~self.layout.padding).long())
@@ -73,26 +59,3 @@ class EncodedDocuments:
             "src_lengths": [],
             SOURCE_STATE: state.cut(spans, sentences),
         }
-
-    def select_constraints(self, rows: Tensor) -> Tensor | None:
-        """Return the constraints of some documents."""
-        return None if self.constraints is None else self.constraints[rows.cpu()]
-
-    def collect_prefixes(
-        self, rows: Tensor, sentences: Tensor, limits: Tensor, pad: int
-    ) -> Tensor | None:
-        """Return the prefixes of one sentence of each row, int64 [R, P], or None.
-
-        ``limits`` are the longest lengths of these sentences, int64 [R, 1]; a longer prefix is cut.
-        """
-        found = []
-        for row, sentence in zip(rows.tolist(), sentences.tolist(), strict=True):
-            prefixes = self.prefixes[row] if self.prefixes else []
-            own = prefixes[sentence] if sentence < len(prefixes) else []
-            found.append(own or self.sentence_prefix)
-        if not any(found):
-            return None
-        pairs = zip(found, limits.flatten().tolist(), strict=True)
-        found = [tokens[:limit] for tokens, limit in pairs]
-        parts = [torch.tensor(tokens, dtype=torch.long) for tokens in found]
-        return pad_sequence(parts, batch_first=True, padding_value=pad).to(rows.device)

@@ -57,7 +57,11 @@ class TextGenerator(SequenceGenerator):
     ) -> None:
         super().__init__(models, dictionary, **kwargs)
         self.report = report or (lambda count: None)
-        self.model = LimitedEnsemble(models, self)
+        self.model = self.build_ensemble(models)
+
+    def build_ensemble(self, models: list[nn.Module]) -> LimitedEnsemble:
+        """Build what fairseq's search asks for scores."""
+        return LimitedEnsemble(models, self)
 
     def limit_lengths(self, lengths: Tensor) -> Tensor:
         """Return the longest output for sources of these lengths, as fairseq does alone."""

@@ -36,7 +36,7 @@ BATCH = 16  # sentence pairs
 
 def shift_positions(side: nn.Module, offset: float) -> None:
     """Add ``offset`` to all positions of an encoder or decoder."""
-    source = side.noise_source
+    source = side.augmenter
     augment = type(source).augment
     source.augment = lambda *args: augment(source, *args) + offset
 

@@ -14,15 +14,22 @@ from cape_fairseq.command_line import (
     write_atomically,
 )
 from cape_fairseq.inference.checkpoints import read_checkpoint
-from cape_fairseq.models.settings import Settings
-from cape_fairseq.models.warm_start import TRAINING_LENGTH
+from cape_fairseq.models.checkpoint import (
+    FORMER_OPTIONS,
+    FORMER_WORDS,
+    IDENTITY,
+    SCALE,
+    TRAINING_LENGTH,
+    Identity,
+    State,
+)
 from cape_fairseq.options import format_flag
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
   cape-fairseq average checkpoints --last 5 --output averaged.pt
 """
-SAME = (".words", ".position_options", ".source_scale")  # equal in all checkpoints of a training
+OWN = (IDENTITY, FORMER_OPTIONS, *FORMER_WORDS.values())  # what :class:`Identity` reads
 NUMBERED = re.compile(r"checkpoint_?(\d+)(?:_(\d+))?\.pt")
 
 
@@ -53,7 +60,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
         UserError: the checkpoints are of different models.
     """
     models, averages = Mean(), Mean()
-    first: dict[str, torch.Tensor] = {}
+    first: State = {}
     for path in paths:
         result = read_checkpoint(path)
         first = first or result["model"]
@@ -74,10 +81,10 @@ class Mean:
 
     def __init__(self) -> None:
         self.count = 0  # of states that are not empty
-        self.sums: dict[str, torch.Tensor] = {}
-        self.last: dict[str, torch.Tensor] = {}
+        self.sums: State = {}
+        self.last: State = {}
 
-    def add(self, state: dict[str, torch.Tensor]) -> None:
+    def add(self, state: State) -> None:
         """Add a state, unless it is empty."""
         if not state:
             return
@@ -89,33 +96,27 @@ class Mean:
             if value.is_floating_point():
                 self.sums[name] = self.sums.get(name, 0) + value.double()
 
-    def compute(self) -> dict[str, torch.Tensor]:
+    def compute(self) -> State:
         """Return the mean."""
         means = {n: (s / self.count).to(self.last[n].dtype) for n, s in self.sums.items()}
         return {**self.last, **means}
 
 
-def check_same_model(
-    path: Path, model: dict[str, torch.Tensor], first_path: Path, first: dict[str, torch.Tensor]
-) -> None:
+def check_same_model(path: Path, model: State, first_path: Path, first: State) -> None:
     """Raise UserError if a checkpoint has other parameters, words, position options or another
     source scale than the first."""
-    shapes = [{k: v.shape for k, v in m.items() if not k.endswith(SAME)} for m in (model, first)]
-    if shapes[0] != shapes[1] or model.keys() != first.keys():
+    shapes = [{k: v.shape for k, v in m.items() if k not in OWN} for m in (model, first)]
+    if shapes[0] != shapes[1]:
         raise UserError(f"{path} has other parameters than {first_path}")
-    for name in first:
-        if not name.endswith(SAME) or torch.equal(model[name], first[name]):
-            continue
-        reason = f"another {name.rpartition('.')[2].replace('_', ' ')}"
-        if name.endswith("words"):
-            reason = f"another dictionary ({name.partition('.')[0]}'s words)"
-        elif name.endswith("position_options"):
-            own, other = Settings.decode(model[name]), Settings.decode(first[name])
-            differs = own.list_differences(other)
-            if not differs:
-                continue
-            reason = f"other position options ({', '.join(map(format_flag, differs))})"
-        raise UserError(f"{path} has {reason} than {first_path}")
+    own, other = Identity.read(model), Identity.read(first)
+    changes = own.list_changes(other)
+    differs = [f"another dictionary ({s})" for s in own.words if own.words[s] != other.words[s]]
+    if changes:
+        differs.append(f"other position options ({', '.join(map(format_flag, changes))})")
+    if SCALE in first and not torch.equal(model[SCALE], first[SCALE]):
+        differs.append("another source scale")
+    if differs:
+        raise UserError(f"{path} has {' and '.join(differs)} than {first_path}")
 
 
 def main(argv: list[str]) -> None:

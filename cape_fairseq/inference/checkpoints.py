@@ -20,8 +20,8 @@ import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
 from cape_fairseq.data.stacking import PAPER_MIN_TOKENS
+from cape_fairseq.models.checkpoint import TRAINING_LENGTH
 from cape_fairseq.models.config import has_documents
-from cape_fairseq.models.warm_start import TRAINING_LENGTH
 
 
 def load_tensors(path: Path) -> Any:

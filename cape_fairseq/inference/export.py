@@ -35,7 +35,7 @@ IN_ATTENTION = ("rope", "relpos", "t5")  # what CTranslate2 has there
 
 def find_obstacle(model: nn.Module) -> str | None:
     """Return a part of the model that CTranslate2 lacks, or None."""
-    cfg, encoding = model.cfg, model.encoder.positions
+    cfg, encoding = model.cfg, model.encoder.encoding
     if model.encoder.window is not None:
         return "documents (--sentence-context)"
     if model.encoder.token_windows != TokenWindows():
@@ -139,12 +139,12 @@ def main(argv: list[str]) -> None:
         raise UserError(f"--max-positions is {args.max_positions}, but it must be at least 2")
     check_output_folder(args.output)
     model, task = load_model(args.checkpoint, args.data)
-    if not hasattr(model.encoder, "positions"):
+    if not hasattr(model.encoder, "encoding"):
         raise UserError(f"{args.checkpoint} is fairseq's own model; use ct2-fairseq-converter")
     obstacle = find_obstacle(model)
     if obstacle is not None:
         raise UserError(f"{args.checkpoint} cannot be exported: CTranslate2 has no {obstacle}")
-    limits = [side.positions.max_length for side in (model.encoder, model.decoder)]
+    limits = [side.encoding.max_length for side in (model.encoder, model.decoder)]
     length = min([args.max_positions, *(limit for limit in limits if limit)])
     folders = (args.checkpoint.parent, Path(task.cfg.data))
     source_prefix, target_prefix = read_prefixes(folders)

@@ -32,7 +32,7 @@ def is_added_to_input(encoding: nn.Module) -> bool:
         encoding.score_bias(numbers, numbers) is not None
         or encoding.rotation(numbers) is not None
         or encoding.attention_biases(numbers, None, 4)
-        or encoding.summarize(numbers, numbers < 0) is not None
+        or encoding.compute_statistic(numbers, numbers < 0) is not None
         or type(encoding.build_kernel(0)) is not DotProduct
     )
     return not acts_in_attention and len(encoding.embed(numbers, 4)) <= 1
@@ -42,7 +42,7 @@ def is_added_to_input(encoding: nn.Module) -> bool:
 def build_table(side: nn.Module, length: int) -> np.ndarray:
     """Return the vectors of the first ``length`` positions, [N, C]; a source BOS has the first."""
     numbers = torch.arange(float(length)).unsqueeze(0)
-    embeddings = side.positions.embed(side.scale_positions(numbers), length)
+    embeddings = side.encoding.embed(side.scale_positions(numbers), length)
     dim = side.embed_tokens.embedding_dim
     table = embeddings[0][0] if embeddings else torch.zeros(length, dim)
     return table.float().numpy()
@@ -56,13 +56,13 @@ def build_spec(model: nn.Module, length: int) -> Any:
     heads = model.cfg.encoder_attention_heads
     spec = transformer_spec.TransformerSpec(
         transformer_spec.TransformerEncoderSpec(
-            len(model.encoder.layers), heads, **choose_options(model.cfg, model.encoder.positions)
+            len(model.encoder.layers), heads, **choose_options(model.cfg, model.encoder.encoding)
         ),
         transformer_spec.TransformerDecoderSpec(
             len(model.decoder.layers),
             heads,
             no_final_norm=model.decoder.layer_norm is None,
-            **choose_options(model.cfg, model.decoder.positions),
+            **choose_options(model.cfg, model.decoder.encoding),
         ),
     )
     fill_side(spec.encoder, model.encoder, length)
@@ -103,7 +103,7 @@ def fill_side(spec: Any, side: nn.Module, length: int) -> None:
     """Copy the parameters of encoder or decoder into their specification."""
     from ctranslate2.converters import fairseq as converter
 
-    is_encoder = side.positions.side.name == "encoder"
+    is_encoder = side.encoding.side.name == "encoder"
     embeddings = spec.embeddings[0] if is_encoder else spec.embeddings
     converter.set_embeddings(embeddings, side.embed_tokens)
     spec.scale_embeddings = side.embed_scale
@@ -117,7 +117,7 @@ def fill_side(spec: Any, side: nn.Module, length: int) -> None:
             converter.set_transformer_encoder_layer(layer_spec, layer)
         else:
             converter.set_transformer_decoder_layer(layer_spec, layer)
-        fill_positions(layer_spec.self_attention, layer.self_attn, side.positions)
+        fill_positions(layer_spec.self_attention, layer.self_attn, side.encoding)
     if not is_encoder:
         converter.set_linear(spec.projection, side.output_projection)
 

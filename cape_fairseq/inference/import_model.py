@@ -161,7 +161,7 @@ def choose_languages(folder: Path, args: Namespace, read: PretrainedModel) -> La
     if tokenizer.get("legacy_behaviour"):
         raise UserError(
             f"{folder} has legacy_behaviour: its sources end with </s> and a language's code; "
-            "documents and CTranslate2 have nothing behind </s>"
+            "documents and CTranslate2 have nothing after </s>"
         )
     if read.config["model_type"] == "m2m_100":
         codes = [vocabulary.find_code(f"__{name}__", name) for name in (source, target)]

@@ -1,36 +1,24 @@
 """The decoder: fairseq's, with the hooks of a position encoding."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.key_cache import KeyCache
+from cape_fairseq.models.decoding_state import EncoderOut, KeyCache, SourceState, get_source
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.source_attention import AlignedTokens, SourceAttention, Step
-from cape_fairseq.models.source_state import EncoderOut, SourceState, get_source
-from cape_fairseq.models.words import hash_words
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
 from cape_fairseq.modules.graph import keep_in_graph
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.masks import drop_bos
-from cape_fairseq.modules.plan import AttentionPlan
+from cape_fairseq.modules.plan import LayerBiases, SidePlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import LayerBiases, Noise
+from cape_fairseq.positions.base import Noise
 from cape_fairseq.positions.layout import Layout, find_layout
-
-
-class DecoderPlan(NamedTuple):
-    """Plans and position embeddings for the layers of the decoder."""
-
-    self_attention: AttentionPlan
-    cross_attention: AttentionPlan
-    biases: list[LayerBiases]  # of each layer; layers beyond the end have none
-    embeddings: list[Tensor]  # added to the input of each layer, [B or 1, T, C] each
-    aligned: AlignedTokens | None = None  # with --alignment-gain in steps, or in validation
 
 
 class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase):
@@ -41,14 +29,13 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
     ) -> None:
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.has_source_bos = cfg.source_bos == "on"
-        self.align_in_training = False  # set if the criterion learns from alignments
+        self.returns_weights = False  # of the cross-attention, also in the parallel pass
         heads, limit = cfg.decoder.attention_heads, cfg.max_target_positions
         side = Side("decoder", cfg.decoder.layers, self.embed_dim, heads, limit, self.padding_idx)
         window = None
         if cfg.sentence_context is not None:
             window = Window(min(cfg.sentence_context, cfg.target_context))
         self.build_positions(cfg, side, window)
-        self.register_buffer("words", hash_words(dictionary))
         self.register_buffer("look_ahead", torch.zeros(2, dtype=torch.long))
 
     def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: Any) -> None:
@@ -82,24 +69,23 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         step = Step(length)
         if incremental_state is not None:
             step = self.begin_step(length if all_tokens else 1, incremental_state)
+        wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
+        weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
         source = get_source(encoder_out)
-        plan = self.plan_layers(prev_output_tokens, source, noise, step)
-        wanted = self.choose_weighted_layer(alignment_layer, plan)
-        last = self.num_layers - 1
-        weighted = {wanted} if plan.aligned is None else {wanted, last}
-        x = self.embed(prev_output_tokens[:, -step.queries :], plan.embeddings)
-        states, weights = self.run_layers(x, encoder_out, plan, incremental_state, weighted)
+        plan, aligned = self.plan_layers(prev_output_tokens, source, noise, step, weighted)
+        x = self.embed(prev_output_tokens[:, -step.queries :], plan)
+        states, weights = self.run_layers(x, encoder_out, plan, incremental_state)
         x = self.finish(states[-1])
         if not features_only:
             x = self.output_layer(x)
         elif self.training and self.output_projection is not None:
             x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
-        if plan.aligned is not None:
-            self.follow_alignment(plan.aligned, weights[last], step)
+        if aligned is not None:
+            self.follow_alignment(aligned, weights[self.num_layers - 1], step)
             if step.cache is not None and not features_only:
-                x = self.delay_end(x, plan.aligned)
+                x = self.delay_end(x, aligned)
         attention = None
-        if wanted in weights:
+        if weighted and plan.cross_attention[wanted].blocks is None:  # not of some keys alone
             attention = self.average_weights(weights[wanted], encoder_out).type_as(x)
         return x, {"attn": [attention], "inner_states": states}
 
@@ -111,71 +97,66 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         source = {} if attention is None else attention._get_input_buffer(incremental_state)
         return Step(queries, cache, has_source_keys=bool(source))
 
-    def choose_weighted_layer(self, given: int | None, plan: DecoderPlan) -> int | None:
-        """Return the layer whose cross-attention weights are returned, or None. They cost time, and
-        in training only a criterion on alignments needs them; those of windows have no room in
-        fairseq's generators."""
-        is_wanted = given is not None or self.align_in_training or not self.training
-        has_windows = self.token_windows.cross_attention is not None
-        if not is_wanted or has_windows or plan.cross_attention.blocks is not None:
-            return None
-        return self.num_layers - 1 if given is None else given
+    def computes_weights(self, alignment_layer: int | None, step: Step) -> bool:
+        """Return whether weights of the cross-attention are computed: where they are asked for, and
+        in steps, since fairseq's search keeps them. Those of windows have no room there."""
+        is_asked = alignment_layer is not None or self.returns_weights or step.cache is not None
+        return is_asked and self.token_windows.cross_attention is None
 
     def plan_layers(
-        self, tokens: Tensor, source: SourceState | None, noise: Noise, step: Step
-    ) -> DecoderPlan:
-        """Plan the attentions of a step in all layers; ``tokens`` are int64 [B, T]."""
-        layout = self.find_layout(tokens, source)
-        summary = None if source is None else source.summary
-        positions = self.find_positions(layout, step.queries, noise, summary)
+        self,
+        tokens: Tensor,
+        source: SourceState | None,
+        noise: Noise,
+        step: Step,
+        weighted: list[int],
+    ) -> tuple[SidePlan, AlignedTokens | None]:
+        """Plan the attentions of a step in all layers. Return also the tokens of an alignment.
+
+        Args:
+            tokens: int64 [B, T].
+            weighted: layers that return the weights of their cross-attention.
+        """
+        layout = self.lay_out(tokens, source)
+        positions = self.place_tokens(layout, noise, None if source is None else source.statistic)
         if self.training and torch.is_grad_enabled() and source is not None:
             self.is_new_validation = True
-            self.positions.count_lengths(layout, source.layout)
+            self.encoding.count_lengths(layout, source.layout)
         queries = layout.select(slice(-step.queries, None))
-        cross_plan, aligned = AttentionPlan(), None
-        if source is not None:
-            moved = positions.moved[:, -step.queries :]
-            placed = self.place_in_source(queries, moved, source, step)
-            cross_plan = self.plan_cross_attention(queries, placed, source, step)
-            aligned = self.find_aligned(queries, placed, source, step, cross_plan)
-        new_source = None if step.has_source_keys else source
+        augmented = positions.augmented[:, -step.queries :]
+        cross_plan, aligned = self.plan_cross_attention(queries, augmented, source, step)
         keys, attended = self.find_keys(layout, positions.attended, step)
-        return DecoderPlan(
-            self_attention=self.plan_self_attention(keys, attended, step.queries, causal=True),
-            cross_attention=cross_plan,
-            biases=self.compute_biases(queries, new_source, self.bound_offsets(layout)),
-            embeddings=positions.embeddings,
-            aligned=aligned,
+        bound = self.bound_offsets(layout)
+        plan = SidePlan.build(
+            self.num_layers,
+            self.encoding.embed(augmented, bound),
+            self.compute_biases(queries, None if step.has_source_keys else source, bound),
+            self.plan_self_attention(keys, attended, step.queries, causal=True),
+            cross_plan,
+            weighted if aligned is None else [weighted, self.num_layers - 1],
         )
+        return plan, aligned
 
     def run_layers(
         self,
         x: Tensor,
         encoder_out: EncoderOut | None,
-        plan: DecoderPlan,
+        plan: SidePlan,
         incremental_state: IncrementalState | None,
-        weighted: set[int | None],
     ) -> tuple[list[Tensor], dict[int, Tensor]]:
         """Return the input of the first layer and the outputs of all, each [T, B, C], and the
-        cross-attention weights of the ``weighted`` layers, [B, H, T, S or W]."""
+        cross-attention weights of the layers that return them, [B, H, T, S or W]."""
         states, weights = [x], {}
         hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
         for layer in self.layers:
-            if layer.number > 0:
-                x = self.add_embedding(x, plan.embeddings, layer.number)
-            self_plan, cross_plan = plan.self_attention, plan.cross_attention
-            if layer.number < len(plan.biases):
-                biases = plan.biases[layer.number]
-                self_plan = self_plan._replace(biases=biases.self_attention)
-                cross_plan = cross_plan._replace(biases=biases.cross_attention)
-            if layer.number in weighted:
-                cross_plan = cross_plan._replace(need_weights=True)
-            x, layer_weights = self.run_layer(
-                layer, x, hidden, self_plan, cross_plan, incremental_state
-            )
+            number = layer.number
+            if number > 0:
+                x = plan.add_embedding(x, number)
+            plans = plan.self_attention[number], plan.cross_attention[number]
+            x, layer_weights = self.run_layer(layer, x, hidden, *plans, incremental_state)
             states.append(x)
             if layer_weights is not None:
-                weights[layer.number] = layer_weights
+                weights[number] = layer_weights
         return states, weights
 
     def finish(self, x: Tensor) -> Tensor:
@@ -202,7 +183,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         """Run :meth:`forward` without the output projection; the arguments are fairseq's."""
         return self(prev_output_tokens, encoder_out, incremental_state, True, *args, **kwargs)
 
-    def find_layout(self, tokens: Tensor, source: SourceState | None) -> Layout:
+    def lay_out(self, tokens: Tensor, source: SourceState | None) -> Layout:
         """Find the layout of int64 [B, T]; in a document, sentences are those of the source."""
         if self.window is None:
             return find_layout(tokens, self.padding_idx)
@@ -220,7 +201,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         if self.window is not None:
             new = layout.select(slice(-step.queries, None))
             layout = step.cache.advance(new, self.window)
-            attended = self.positions.attention_positions(layout.offset, layout.column, False)
+            attended = self.encoding.attention_positions(layout.offset, layout.column, False)
             return layout, attended
         seen = slice(step.cache.count_unseen(layout.padding.size(1) - step.queries), None)
         return layout.select(seen), attended[:, seen]
@@ -231,9 +212,9 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         """Compute the biases of queries, and those of the source's keys, unless an earlier step
         computed them. All offsets of the target are below ``bound``."""
         if source is None:
-            return self.positions.attention_biases(queries.offset, None, bound)
+            return self.encoding.attention_biases(queries.offset, None, bound)
         bound = max(bound, self.bound_offsets(source.layout))
-        return self.positions.attention_biases(queries.offset, source.layout.offset, bound)
+        return self.encoding.attention_biases(queries.offset, source.layout.offset, bound)
 
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
@@ -242,12 +223,12 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         if KEY_CACHE in incremental_state:
             incremental_state[KEY_CACHE] = incremental_state[KEY_CACHE].select(new_order)
 
-    def embed(self, tokens: Tensor, embeddings: list[Tensor]) -> Tensor:
+    def embed(self, tokens: Tensor, plan: SidePlan) -> Tensor:
         """Compute the input of the first layer: int64 [B, T] -> [T, B, C]."""
         x = self.embed_input_tokens(tokens)
         x = x if self.quant_noise is None else self.quant_noise(x)
         x = x if self.project_in_dim is None else self.project_in_dim(x)
-        x = self.add_embedding(x.transpose(0, 1), embeddings, 0)
+        x = plan.add_embedding(x.transpose(0, 1), 0)
         x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         return self.dropout_module(x)
 

@@ -8,16 +8,15 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.positional_side import PositionalSide
-from cape_fairseq.models.source_state import SOURCE_STATE, EncoderOut, SourceState, find_last
-from cape_fairseq.models.words import hash_words
+from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, SourceState, find_last
+from cape_fairseq.models.positional_side import PositionalSide, TokenPositions
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.masks import count_leading, has_padding
-from cape_fairseq.modules.plan import AttentionPlan
+from cape_fairseq.modules.plan import SidePlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import Noise, Summary
+from cape_fairseq.positions.base import Noise, SourceStatistic
 from cape_fairseq.positions.layout import Layout, find_layout
 
 
@@ -35,7 +34,6 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         self.register_buffer("source_scale", torch.ones(()))
         # Tokens of the longest text of training on either side, with EOS; 0 if unknown.
         self.register_buffer("training_length", torch.zeros((), dtype=torch.long))
-        self.register_buffer("words", hash_words(dictionary))
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return self.wrap_layer(EncoderLayer(cfg), cfg)
@@ -70,14 +68,14 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         layout = find_layout(tokens, self.padding_idx, separator)
         padding = layout.padding if has_padding(layout.padding) else None
         offsets = self.scale_positions(layout.offset)
-        summary = self.noise_source.summarize(offsets, layout.padding)
-        positions = self.find_positions(layout, tokens.size(1), noise, summary)
-        plans = self.plan_layers(layout, positions.attended)
+        statistic = self.augmenter.compute_statistic(offsets, layout.padding)
+        positions = self.place_tokens(layout, noise, statistic)
+        plan = self.plan_layers(layout, positions)
         if self.training and torch.is_grad_enabled():
-            self.positions.count_lengths(layout)
+            self.encoding.count_lengths(layout)
 
-        x, embedding = self.embed(tokens, positions.embeddings, padding)
-        states = self.run_layers(x, positions.embeddings, plans)
+        x, embedding = self.embed(tokens, plan, padding)
+        states = self.run_layers(x, plan)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],  # S x B x C
@@ -87,17 +85,19 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~layout.padding).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            SOURCE_STATE: self.find_state(layout, positions.moved, summary),
+            SOURCE_STATE: self.find_state(layout, positions.augmented, statistic),
         }
 
-    def find_state(self, layout: Layout, positions: Tensor, summary: Summary) -> SourceState:
+    def find_state(
+        self, layout: Layout, positions: Tensor, statistic: SourceStatistic
+    ) -> SourceState:
         """Return what the decoder needs to know of the source."""
-        if not self.positions.rotates_cross_attention:
-            return SourceState(layout.expand(), summary=summary)
+        if not self.encoding.rotates_cross_attention:
+            return SourceState(layout.expand(), statistic=statistic)
         if self.counts_through_text:
             positions = self.scale_positions(layout.index)
         positions = positions.expand(layout.padding.shape)
-        state = SourceState(layout.expand(), positions, summary)
+        state = SourceState(layout.expand(), positions, statistic)
         state = state._replace(training_length=self.training_length)
         if self.token_windows.cross_attention is not None:
             state = state._replace(scale=float(self.source_scale))  # a GPU is waited for
@@ -118,36 +118,34 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             )
         return super().forward_torchscript(net_input)
 
-    def plan_layers(self, layout: Layout, positions: Tensor) -> list[AttentionPlan]:
-        """Plan the self-attention of each layer."""
-        length = layout.padding.size(1)
-        plan = self.plan_self_attention(layout, positions, length, causal=False)
-        biases = self.positions.attention_biases(layout.offset, None, self.bound_offsets(layout))
-        plans = [plan] * len(self.layers)
-        for number, layer in enumerate(biases):
-            plans[number] = plan._replace(biases=layer.self_attention)
-        return plans
+    def plan_layers(self, layout: Layout, positions: TokenPositions) -> SidePlan:
+        """Plan the self-attention of all layers."""
+        length, bound = layout.padding.size(1), self.bound_offsets(layout)
+        return SidePlan.build(
+            len(self.layers),
+            self.encoding.embed(positions.augmented, bound),
+            self.encoding.attention_biases(layout.offset, None, bound),
+            self.plan_self_attention(layout, positions.attended, length, causal=False),
+        )
 
     def embed(
-        self, tokens: Tensor, embeddings: list[Tensor], padding: Tensor | None
+        self, tokens: Tensor, plan: SidePlan, padding: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Compute the input of the first layer [S, B, C], and scaled embeddings [B, S, C]."""
         embedded = self.embed_input_tokens(tokens)
-        x = self.add_embedding(embedded.transpose(0, 1), embeddings, 0)
+        x = plan.add_embedding(embedded.transpose(0, 1), 0)
         x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         x = self.dropout_module(x)
         x = x if self.quant_noise is None else self.quant_noise(x)
         return x if padding is None else x.masked_fill(padding.t().unsqueeze(-1), 0), embedded
 
-    def run_layers(
-        self, x: Tensor, embeddings: list[Tensor], plans: list[AttentionPlan]
-    ) -> list[Tensor]:
+    def run_layers(self, x: Tensor, plan: SidePlan) -> list[Tensor]:
         """Return the input of the first layer and the outputs of all, each [S, B, C]."""
         states = [x]
         for layer in self.layers:
             if layer.number > 0:
-                x = self.add_embedding(x, embeddings, layer.number)
-            x = self.run_layer(layer, x, plans[layer.number])
+                x = plan.add_embedding(x, layer.number)
+            x = self.run_layer(layer, x, plan.self_attention[layer.number])
             states.append(x)
         return states
 
@@ -163,7 +161,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
 
     def max_positions(self) -> int:
         """Return the number of source tokens, without the BOS."""
-        if self.bos is None or self.positions.max_length is None:
+        if self.bos is None or self.encoding.max_length is None:
             return self.length_limit
         return self.length_limit - 1  # the table has a row for the BOS
 

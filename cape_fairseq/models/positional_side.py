@@ -15,24 +15,23 @@ from cape_fairseq.modules.masks import build_mask, has_leading_padding, has_padd
 from cape_fairseq.modules.plan import AttentionPlan
 from cape_fairseq.modules.windows import Condition, Mask, Window
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import Noise, PositionEncoding, Summary
+from cape_fairseq.positions.base import Noise, PositionEncoding, SourceStatistic
 from cape_fairseq.positions.layout import Layout
 from cape_fairseq.positions.randpos import RandomPositions
 
 
-class Positions(NamedTuple):
-    """Positions of the tokens of one side, and what is added to layers."""
+class TokenPositions(NamedTuple):
+    """Positions of the tokens of one side, float32 [B or 1, T] each."""
 
-    moved: Tensor  # [B or 1, T], scaled and with noise; cross-attention rotates by them
-    attended: Tensor  # [B or 1, T], what self-attention sees
-    embeddings: list[Tensor]  # of the last queries, for the input of each layer, [B or 1, T, C]
+    augmented: Tensor  # scaled and with noise; sinusoids and cross-attention take them
+    attended: Tensor  # those that self-attention takes
 
 
 UNLIMITED = 2**24  # float32 counts without gaps up to here
 
 
 class PositionalSide:
-    """An encoder or decoder with ``positions``, a mixin for fairseq's.
+    """An encoder or decoder with a position encoding, a mixin for fairseq's.
 
     ``window`` are the sentences that self-attention sees, or None without ``--sentence-context``;
     ``cross_window`` those that the decoder sees of the source. ``token_windows`` limit both by
@@ -47,19 +46,24 @@ class PositionalSide:
         self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
         self.token_windows = TokenWindows.of(cfg)
         self.checkpoint_activations = cfg.checkpoint_activations
-        self.positions = find_encoding(cfg)(cfg, side)
+        self.positions = find_encoding(cfg)(cfg, side)  # the prefix of its parameters
         is_random = cfg.position_augmentation == "randpos"
         self.random_positions = RandomPositions(cfg) if is_random else None
         for number in range(len(self.layers)):
             layer = self.layers[number]
             layer.number = number  # iteration over the layers may drop some (layer drop)
-            layer.self_attn.kernel = self.positions.build_kernel(number)
+            layer.self_attn.kernel = self.encoding.build_kernel(number)
             layer.self_attn.layer = number
 
     @property
-    def noise_source(self) -> PositionEncoding | RandomPositions:
-        """Return what samples noise and moves positions by it."""
-        return self.random_positions or self.positions
+    def encoding(self) -> PositionEncoding:
+        """Return the position encoding."""
+        return self.positions
+
+    @property
+    def augmenter(self) -> PositionEncoding | RandomPositions:
+        """Return what samples noise and adds it to positions."""
+        return self.random_positions or self.encoding
 
     @property
     def separator(self) -> Separator | None:
@@ -69,7 +73,7 @@ class PositionalSide:
     @property
     def length_limit(self) -> int:
         """Return the number of tokens that a text may have."""
-        limit = None if self.window is not None else self.positions.max_length
+        limit = None if self.window is not None else self.encoding.max_length
         return UNLIMITED if limit is None else limit
 
     @property
@@ -96,13 +100,6 @@ class PositionalSide:
             tokens = self.separator.replace_by_eos(tokens)
         return self.embed_scale * self.embed_tokens(tokens)
 
-    @staticmethod
-    def add_embedding(x: Tensor, embeddings: list[Tensor], layer: int) -> Tensor:
-        """Add the position embedding of a layer to its input x [T, B, C]."""
-        if layer >= len(embeddings):
-            return x
-        return x + embeddings[layer].transpose(0, 1).type_as(x)
-
     def bound_offsets(self, layout: Layout) -> int:
         """Return an exclusive upper bound of the offsets in sentences. It is exact unless a GPU
         would have to be waited for in training."""
@@ -113,17 +110,15 @@ class PositionalSide:
         """Multiply positions by the source scale; the decoder's stay as they are."""
         return positions
 
-    def find_positions(
-        self, layout: Layout, queries: int, noise: Noise, summary: Summary
-    ) -> Positions:
-        """Find the positions of all tokens, scaled and moved by noise, and what they add to the
-        last ``queries`` ones."""
+    def place_tokens(
+        self, layout: Layout, noise: Noise, statistic: SourceStatistic
+    ) -> TokenPositions:
+        """Return the positions of all tokens, scaled and with noise."""
         offsets, columns = map(self.scale_positions, (layout.offset, layout.column))
-        moved = self.noise_source.augment(offsets, layout.padding, noise, summary)
-        is_augmented = noise is not None or summary is not None
-        attended = self.positions.attention_positions(moved, columns, is_augmented)
-        embeddings = self.positions.embed(moved[:, -queries:], self.bound_offsets(layout))
-        return Positions(moved, attended, embeddings)
+        augmented = self.augmenter.augment(offsets, layout.padding, noise, statistic)
+        is_augmented = noise is not None or statistic is not None
+        attended = self.encoding.attention_positions(augmented, columns, is_augmented)
+        return TokenPositions(augmented, attended)
 
     def plan_self_attention(
         self, layout: Layout, positions: Tensor, queries: int, causal: bool
@@ -133,7 +128,7 @@ class PositionalSide:
         q_layout, q_positions = layout.select(slice(-queries, None)), positions[:, -queries:]
 
         def compute_bias(rows: slice, columns: slice) -> Tensor | None:
-            return self.positions.score_bias(q_positions[:, rows], positions[:, columns])
+            return self.encoding.score_bias(q_positions[:, rows], positions[:, columns])
 
         # Padding on the right is later than every real token, and so hidden already.
         check_padding = has_leading_padding if causal else has_padding
@@ -153,7 +148,7 @@ class PositionalSide:
                 bias=compute_bias,
             )
             mask, blocks = limits.divide()
-        rotation = self.positions.rotation(q_positions)
+        rotation = self.encoding.rotation(q_positions)
         return AttentionPlan(mask, blocks, causal, rotation, rotation)
 
     def list_conditions(self, queries: Layout, keys: Layout, causal: bool) -> list[Condition]:

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cape_fairseq.models.key_cache import KeyCache
-from cape_fairseq.models.source_state import SourceState
+from cape_fairseq.models.decoding_state import KeyCache, SourceState
 from cape_fairseq.models.token_windows import choose_reach, find_look_ahead
 from cape_fairseq.modules.masks import build_mask, has_padding
-from cape_fairseq.modules.plan import AttentionPlan, Block, take_columns
+from cape_fairseq.modules.plan import NO_PLAN, AttentionPlan, Block, take_columns
 from cape_fairseq.modules.windows import Condition, Mask
 from cape_fairseq.positions.layout import Layout
 
@@ -65,16 +64,27 @@ class SourceAttention:
         return step.cache is not None and self.token_windows.alignment is not None
 
     def plan_cross_attention(
+        self, queries: Layout, positions: Tensor, source: SourceState | None, step: Step
+    ) -> tuple[AttentionPlan, AlignedTokens | None]:
+        """Plan the cross-attention of queries at these positions, float32 [B or 1, T]. Return also
+        the tokens whose attention says where they are in the source."""
+        if source is None:
+            return NO_PLAN, None
+        placed = self.place_in_source(queries, positions, source, step)
+        plan = self.plan_source(queries, placed, source, step)
+        return plan, self.find_aligned(queries, placed, source, step, plan)
+
+    def plan_source(
         self, queries: Layout, positions: Tensor, source: SourceState, step: Step
     ) -> AttentionPlan:
-        """Plan the cross-attention of queries at these positions."""
+        """Plan the cross-attention of queries at these positions among those of the source."""
         mask, blocks = self.plan_source_mask(queries, positions, source)
-        if not self.positions.rotates_cross_attention:
+        if not self.encoding.rotates_cross_attention:
             return AttentionPlan(mask, blocks)
         key_rotation = None
         if not step.has_source_keys:
-            key_rotation = self.positions.rotation(source.positions)
-        rotation = self.positions.rotation(positions)
+            key_rotation = self.encoding.rotation(source.positions)
+        rotation = self.encoding.rotation(positions)
         return AttentionPlan(mask, blocks, query_rotation=rotation, key_rotation=key_rotation)
 
     def plan_source_mask(
@@ -123,7 +133,7 @@ class SourceAttention:
     def measures_look_ahead(self, step: Step) -> bool:
         """Return whether a pass is that of a validation, of texts and not of documents."""
         is_validation = step.cache is None and not self.training and not torch.is_grad_enabled()
-        is_text = self.window is None and self.positions.rotates_cross_attention
+        is_text = self.window is None and self.encoding.rotates_cross_attention
         return is_validation and is_text
 
     def record_look_ahead(self, tokens: AlignedTokens, weights: Tensor) -> None:

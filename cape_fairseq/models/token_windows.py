@@ -23,7 +23,7 @@ LONGEST_RATIO = 1.5  # to the scaled source: longer outputs may always end
 class Alignment(NamedTuple):
     """A target position that follows the cross-attention.
 
-    After each token p becomes p + 1 + g (c - p - o), and behind the last source token p + 1: c is
+    After each token p becomes p + 1 + g (c - p - o), and after the last source token p + 1: c is
     the centroid, the mean source position under the weights of the last layer's cross-attention.
     """
 

@@ -14,6 +14,7 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor, distributed
 
+from cape_fairseq.models.checkpoint import IDENTITY, Identity, add_identity
 from cape_fairseq.models.config import (
     PositionalTransformerConfig,
     WindowOptions,
@@ -23,9 +24,7 @@ from cape_fairseq.models.config import (
     validate_options,
 )
 from cape_fairseq.models.decoder import PositionalDecoder
-from cape_fairseq.models.dimensions import check_dimensions
 from cape_fairseq.models.encoder import PositionalEncoder
-from cape_fairseq.models.settings import Settings
 from cape_fairseq.models.source_scale import resolve_source_scale
 from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.models.warm_start import prepare_state_dict
@@ -43,9 +42,9 @@ class PositionalTransformer(TransformerModelBase):
 
     def __init__(self, cfg: Any, encoder: PositionalEncoder, decoder: PositionalDecoder) -> None:
         super().__init__(cfg, encoder, decoder)
-        decoder.positions.share_parameters(encoder.positions)
+        decoder.encoding.share_parameters(encoder.encoding)
         self.num_updates = 0
-        encoder.register_buffer("position_options", Settings.of(cfg).encode())
+        self.register_buffer(IDENTITY, Identity.of(self).encode())
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -64,6 +63,7 @@ class PositionalTransformer(TransformerModelBase):
         base_architecture(args)
         fill_max_positions(args)
         validate_options(args)
+        reject_alignments(task)
         share_if_joined(args, task)
         scale = resolve_source_scale(args, task)
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
@@ -76,13 +76,11 @@ class PositionalTransformer(TransformerModelBase):
         if args.residual_init == "admin" and not args.is_profiled:
             initialize_omegas(model, task)
             args.is_profiled = True
-        task_options = getattr(task, "cfg", None) or getattr(task, "args", None)
         if args.alignment_gain:
             logger.info(
                 "--alignment-gain acts in step-by-step decoding alone, not in losses of training "
                 "and validation"
             )
-        model.decoder.align_in_training = bool(getattr(task_options, "load_alignments", False))
         logger.info("positions: %s", model.describe_positions())
         return model
 
@@ -125,6 +123,7 @@ class PositionalTransformer(TransformerModelBase):
                 "--print-alignment is set, but --cross-attention-window returns no attention "
                 "weights; leave out one of them"
             )
+        self.decoder.returns_weights = bool(getattr(cfg.generation, "print_alignment", None))
         super().prepare_for_inference_(cfg)
 
     def set_num_updates(self, num_updates: int) -> None:
@@ -138,13 +137,13 @@ class PositionalTransformer(TransformerModelBase):
         and the rank together are the key of a generator, so that micro-batches, ranks and runs
         with neighbouring seeds get different noise, and a resumed run that of an unbroken one.
         """
-        noise_source = self.encoder.noise_source  # it samples for both sides
-        if not noise_source.samples_noise:
+        augmenter = self.encoder.augmenter  # it samples for both sides
+        if not augmenter.samples_noise:
             return None, None
         several = distributed.is_available() and distributed.is_initialized()
         rank = distributed.get_rank() if several else 0
         stream = int(torch.randint(2**62, ()))
-        source, target = noise_source.sample(
+        source, target = augmenter.sample(
             src_tokens.size(0),
             src_tokens.size(1) + (self.encoder.bos is not None),
             prev_output_tokens.size(1),
@@ -156,7 +155,7 @@ class PositionalTransformer(TransformerModelBase):
         """Compute what both sides can compute at once for a batch."""
         source_length = src_tokens.size(1) + (self.encoder.bos is not None)
         length = max(source_length, prev_output_tokens.size(1))
-        self.encoder.positions.prepare(self.decoder.positions, length)
+        self.encoder.encoding.prepare(self.decoder.encoding, length)
 
     def record_lengths(self, *batch: Tensor) -> None:
         """Record the longest text of training, of either side and in any process; int64 [B, T]."""
@@ -197,9 +196,10 @@ class PositionalTransformer(TransformerModelBase):
         separator = self.decoder.separator
         return target if separator is None else separator.replace_by_eos(target)
 
-    def check_stored_options(self, stored: Any) -> None:
-        """Raise ValueError if a checkpoint with these options has other dimensions."""
-        check_dimensions(stored, self.args)
+    def prepare_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Let a checkpoint's parameters carry what its options say, for
+        :meth:`upgrade_state_dict_named`."""
+        add_identity(checkpoint)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make a checkpoint of stock fairseq, or of any encoding, fit this model."""
@@ -215,6 +215,13 @@ def to_device(noise: Noise, device: torch.device) -> Noise:
     if noise is None:
         return None
     return type(noise)(*(part.to(device, non_blocking=True) for part in noise))
+
+
+def reject_alignments(task: Any) -> None:
+    """Raise ValueError for ``--load-alignments``, with which a criterion learns from alignments."""
+    options = getattr(task, "cfg", None) or getattr(task, "args", None)
+    if getattr(options, "load_alignments", False):
+        raise ValueError("--load-alignments is not supported: no attention weights in training")
 
 
 def share_if_joined(args: Any, task: Any) -> None:

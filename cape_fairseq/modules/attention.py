@@ -11,7 +11,7 @@ from cape_fairseq.modules.kernels import DotProduct, rotate
 from cape_fairseq.modules.plan import AttentionPlan, take_columns
 
 IncrementalState = dict[str, Any]  # fairseq's: keys and values of the source, and a cache:
-KEY_CACHE = "key_cache"  # of earlier target tokens, for all layers (models/key_cache.py)
+KEY_CACHE = "key_cache"  # of earlier target tokens, for all layers (models/decoding_state.py)
 
 
 class Attention(MultiheadAttention):

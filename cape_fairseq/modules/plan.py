@@ -1,5 +1,8 @@
 """The plan of an attention: all that its layers are told besides queries and keys."""
 
+from __future__ import annotations
+
+from collections.abc import Container
 from typing import NamedTuple
 
 from torch import Tensor
@@ -27,6 +30,13 @@ class AttentionBiases(NamedTuple):
 NO_BIASES = AttentionBiases()
 
 
+class LayerBiases(NamedTuple):
+    """Biases of the attentions of one layer."""
+
+    self_attention: AttentionBiases
+    cross_attention: AttentionBiases
+
+
 class AttentionPlan(NamedTuple):
     """The plan of self-attention or cross-attention, equal in all layers but for the biases."""
 
@@ -37,6 +47,44 @@ class AttentionPlan(NamedTuple):
     key_rotation: Tensor | None = None  # complex [B or 1, 1, S, D / 2], for keys computed now
     biases: AttentionBiases = NO_BIASES  # of one layer
     need_weights: bool = False  # also return the attention weights
+
+
+NO_PLAN = AttentionPlan()
+
+
+class SidePlan(NamedTuple):
+    """What all layers of an encoder or a decoder are told."""
+
+    embeddings: list[Tensor]  # added to the inputs of the first layers, [B or 1, T, C] each
+    self_attention: list[AttentionPlan]  # of each layer
+    cross_attention: list[AttentionPlan]  # of each layer; an encoder reads none
+
+    @classmethod
+    def build(
+        cls,
+        layers: int,
+        embeddings: list[Tensor],
+        biases: list[LayerBiases],
+        self_attention: AttentionPlan,
+        cross_attention: AttentionPlan = NO_PLAN,
+        weighted: Container[int] = (),
+    ) -> SidePlan:
+        """Build the plan of all layers from what they share and the biases of each. Layers beyond
+        the end of ``biases`` have none; ``weighted`` layers return cross-attention weights."""
+        own, cross = [self_attention] * layers, [cross_attention] * layers
+        for number, layer in enumerate(biases):
+            own[number] = self_attention._replace(biases=layer.self_attention)
+            cross[number] = cross_attention._replace(biases=layer.cross_attention)
+        for number in range(layers):
+            if number in weighted:
+                cross[number] = cross[number]._replace(need_weights=True)
+        return cls(embeddings, own, cross)
+
+    def add_embedding(self, x: Tensor, layer: int) -> Tensor:
+        """Add the position embedding of a layer to its input x [T, B, C]."""
+        if layer >= len(self.embeddings):
+            return x
+        return x + self.embeddings[layer].transpose(0, 1).type_as(x)
 
 
 def take_columns(x: Tensor, columns: Columns, dim: int) -> Tensor:

@@ -16,7 +16,7 @@ from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 
-class Place(NamedTuple):
+class Slot(NamedTuple):
     """A parameter of the model as an optimizer has it."""
 
     parameter: Tensor  # itself, its copy in float32, or one copy of all parameters
@@ -28,23 +28,23 @@ class Place(NamedTuple):
         return tensor.data.view(-1)[self.entries]
 
 
-class Holder:
+class Freezer:
     """Puts held parameters and their moments back after a step of an optimizer.
 
     Args:
         modules: whose ``list_held_parameters`` says what the next step must not change.
-        places: of parameters that the optimizer has copies of.
+        slots: of parameters that the optimizer has copies of.
     """
 
-    def __init__(self, modules: list[nn.Module], places: dict[Tensor, Place]) -> None:
-        self.modules, self.places = modules, places
+    def __init__(self, modules: list[nn.Module], slots: dict[Tensor, Slot]) -> None:
+        self.modules, self.slots = modules, slots
         self.saved: list[tuple[Tensor, Tensor]] = []  # entries, and what they were
 
     def save(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Save what is held, before a step."""
         for parameter in {p for module in self.modules for p in module.list_held_parameters()}:
-            place = self.places.get(parameter, Place(parameter, slice(None)))
-            self.saved += [(view, view.clone()) for view in list_views(optimizer, place)]
+            slot = self.slots.get(parameter, Slot(parameter, slice(None)))
+            self.saved += [(view, view.clone()) for view in list_views(optimizer, slot)]
 
     def restore(self, *_: Any) -> None:
         """Put it back, after a step."""
@@ -59,11 +59,11 @@ def hold_parameters(optimizer: FairseqOptimizer, model: nn.Module) -> None:
     modules = [module for module in model.modules() if hasattr(module, "list_held_parameters")]
     if not modules:
         return
-    places = find_places(optimizer)
+    slots = find_slots(optimizer)
     for inner in list_optimizers(optimizer):
-        holder = Holder(modules, places)
-        inner.register_step_pre_hook(holder.save)
-        inner.register_step_post_hook(holder.restore)
+        freezer = Freezer(modules, slots)
+        inner.register_step_pre_hook(freezer.save)
+        inner.register_step_post_hook(freezer.restore)
 
 
 def list_optimizers(optimizer: FairseqOptimizer) -> Iterator[torch.optim.Optimizer]:
@@ -76,30 +76,30 @@ def list_optimizers(optimizer: FairseqOptimizer) -> Iterator[torch.optim.Optimiz
             yield from list_optimizers(part)
 
 
-def find_places(optimizer: FairseqOptimizer) -> dict[Tensor, Place]:
-    """Return the places of the parameters that the optimizer of ``--fp16`` copies to float32."""
+def find_slots(optimizer: FairseqOptimizer) -> dict[Tensor, Slot]:
+    """Return the slots of the parameters that the optimizer of ``--fp16`` copies to float32."""
     copies = getattr(optimizer, "fp32_params", None)
     if copies is None:
         return {}
     if isinstance(copies, list):  # --fp16-no-flatten-grads
         pairs = zip(optimizer.fp16_params, copies, strict=True)
-        return {p: Place(copy, slice(None)) for p, copy in pairs}
-    places: dict[Tensor, Place] = {}
+        return {p: Slot(copy, slice(None)) for p, copy in pairs}
+    slots: dict[Tensor, Slot] = {}
     ends = dict.fromkeys(copies, 0)
     for p in optimizer.fp16_params:
         device = p.device.index if p.device.index in copies else next(iter(copies))
         start, ends[device] = ends[device], ends[device] + p.numel()
-        places[p] = Place(copies[device], slice(start, ends[device]))
-    return places
+        slots[p] = Slot(copies[device], slice(start, ends[device]))
+    return slots
 
 
-def list_views(inner: torch.optim.Optimizer, place: Place) -> Iterable[Tensor]:
+def list_views(inner: torch.optim.Optimizer, slot: Slot) -> Iterable[Tensor]:
     """Return the entries of a parameter and of its moments, if the optimizer has it."""
-    if not any(p is place.parameter for group in inner.param_groups for p in group["params"]):
+    if not any(p is slot.parameter for group in inner.param_groups for p in group["params"]):
         return []
-    moments = inner.state.get(place.parameter, {}).values()
-    same = [m for m in moments if torch.is_tensor(m) and m.shape == place.parameter.shape]
-    return [place.select(tensor) for tensor in (place.parameter, *same)]
+    moments = inner.state.get(slot.parameter, {}).values()
+    same = [m for m in moments if torch.is_tensor(m) and m.shape == slot.parameter.shape]
+    return [slot.select(tensor) for tensor in (slot.parameter, *same)]
 
 
 def hold_in_trainer(build_optimizer: Callable) -> Callable:

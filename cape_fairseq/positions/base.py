@@ -12,11 +12,11 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Generator, Tensor, nn
 
 from cape_fairseq.modules.kernels import DotProduct
-from cape_fairseq.modules.plan import AttentionBiases
+from cape_fairseq.modules.plan import LayerBiases
 from cape_fairseq.positions.layout import Layout
 
 Noise = tuple[Tensor, ...] | None  # a NamedTuple of the encoding, of one side; None in evaluation
-Summary = Tensor | None  # of the source, [B, 1]
+SourceStatistic = Tensor | None  # of the source, [B, 1]
 
 
 class Side(NamedTuple):
@@ -33,13 +33,6 @@ class Side(NamedTuple):
     def head_dim(self) -> int:
         """Return the width of an attention head."""
         return self.dim // self.heads
-
-
-class LayerBiases(NamedTuple):
-    """Biases of the attentions of one layer."""
-
-    self_attention: AttentionBiases
-    cross_attention: AttentionBiases
 
 
 class PositionEncoding(nn.Module):
@@ -60,7 +53,7 @@ class PositionEncoding(nn.Module):
     paper: ClassVar[str] = ""  # address
     default_source_scale: ClassVar[str] = "1"
     default_source_bos: ClassVar[str] = "off"
-    evaluated_as: ClassVar[str | None] = None  # the encoding that this one is without noise
+    noiseless_encoding: ClassVar[str | None] = None  # the encoding that this one is without noise
     samples_noise: bool = False
     real_valued: ClassVar[bool] = False  # positions between integers are allowed
     adds_to_layers: ClassVar[bool] = False  # allows --position-layers all
@@ -89,7 +82,7 @@ class PositionEncoding(nn.Module):
         """Sample the noise of source and target positions of a training batch, on the CPU."""
         return None, None
 
-    def summarize(self, positions: Tensor, padding: Tensor) -> Summary:
+    def compute_statistic(self, positions: Tensor, padding: Tensor) -> SourceStatistic:
         """Return what :meth:`augment` needs of the source on both sides.
 
         Args:
@@ -99,7 +92,11 @@ class PositionEncoding(nn.Module):
         return None
 
     def augment(
-        self, positions: Tensor, padding: Tensor, noise: Noise = None, summary: Summary = None
+        self,
+        positions: Tensor,
+        padding: Tensor,
+        noise: Noise = None,
+        statistic: SourceStatistic = None,
     ) -> Tensor:
         """Return the positions with noise. They restart in every sentence of a document."""
         return positions

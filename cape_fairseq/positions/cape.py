@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from cape_fairseq.options import option
-from cape_fairseq.positions.base import Noise, Side, Summary, register_encoding
+from cape_fairseq.positions.base import Noise, Side, SourceStatistic, register_encoding
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 
 
@@ -51,7 +51,7 @@ class CAPE(Sinusoidal):
     paper = "https://arxiv.org/abs/2106.03143"
     default_source_scale = "auto"
     default_source_bos = "on"
-    evaluated_as = "sinpos"
+    noiseless_encoding = "sinpos"
     samples_noise = True
     allows_randpos = False
 
@@ -70,7 +70,7 @@ class CAPE(Sinusoidal):
         target = sample_uniform(cfg.cape_local_shift, (batch, target_length), generator)
         return CapeNoise(shift, source, scale), CapeNoise(shift, target, scale)
 
-    def summarize(self, positions: Tensor, padding: Tensor) -> Summary:
+    def compute_statistic(self, positions: Tensor, padding: Tensor) -> SourceStatistic:
         if not self.cfg.cape_mean_normalize:
             return None
         real = (~padding).float()
@@ -81,10 +81,10 @@ class CAPE(Sinusoidal):
         positions: Tensor,
         padding: Tensor,
         noise: CapeNoise | None = None,
-        summary: Summary = None,
+        statistic: SourceStatistic = None,
     ) -> Tensor:
-        if summary is not None:
-            positions = positions - summary
+        if statistic is not None:
+            positions = positions - statistic
         if noise is None:
             return positions
         return (positions + noise.global_shift + noise.local_shift) * noise.global_scale

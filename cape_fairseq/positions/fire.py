@@ -17,9 +17,9 @@ ROWS = 256  # queries for which the hidden layer is held at a time
 @dataclass
 class FireConfig:
     fire_threshold: float = option(
-        512.0, "FIRE: initial L; distances are divided by no less", above=0, fixed=True
+        512.0, "FIRE: initial L; distances are divided by no less", above=0, must_match=True
     )
-    fire_width: int = option(32, "FIRE: width of the hidden layer of f", minimum=1, fixed=True)
+    fire_width: int = option(32, "FIRE: width of the hidden layer of f", minimum=1, must_match=True)
 
 
 @register_encoding("fire", FireConfig)

@@ -17,7 +17,7 @@ from cape_fairseq.positions.base import (
     Noise,
     PositionEncoding,
     Side,
-    Summary,
+    SourceStatistic,
     register_encoding,
 )
 from cape_fairseq.positions.floater_dynamics import build_dynamics, solve_rk4
@@ -126,13 +126,17 @@ class FLOATER(PositionEncoding):
     ) -> tuple[Noise, Noise]:
         return self.base_encoding.sample(batch, source_length, target_length, generator)
 
-    def summarize(self, positions: Tensor, padding: Tensor) -> Summary:
-        return self.base_encoding.summarize(positions, padding)
+    def compute_statistic(self, positions: Tensor, padding: Tensor) -> SourceStatistic:
+        return self.base_encoding.compute_statistic(positions, padding)
 
     def augment(
-        self, positions: Tensor, padding: Tensor, noise: Noise = None, summary: Summary = None
+        self,
+        positions: Tensor,
+        padding: Tensor,
+        noise: Noise = None,
+        statistic: SourceStatistic = None,
     ) -> Tensor:
-        return self.base_encoding.augment(positions, padding, noise, summary)
+        return self.base_encoding.augment(positions, padding, noise, statistic)
 
     def attention_positions(self, positions: Tensor, columns: Tensor, is_augmented: bool) -> Tensor:
         return self.base_encoding.attention_positions(positions, columns, is_augmented)

@@ -22,24 +22,26 @@ STEPS_HELP = (
 
 @dataclass
 class FloaterConfig:
-    floater_form: choice("bias", "additive") = option("bias", FORM_HELP, fixed=True)
+    floater_form: choice("bias", "additive") = option("bias", FORM_HELP, must_match=True)
     floater_base_encoding: str = option(
-        "sinpos", "FLOATER, bias form: the encoding that the biases are added to", fixed=True
+        "sinpos", "FLOATER, bias form: the encoding that the biases are added to"
     )
     floater_layers: choice("all", "input") = option(
-        "all", "FLOATER: every layer, or only the first of each side", fixed=True
+        "all", "FLOATER: every layer, or only the first of each side", must_match=True
     )
     floater_share: choice("side", "both") = option(
-        "side", "FLOATER: one h for each side, or one h for both (Table 6)", fixed=True
+        "side", "FLOATER: one h for each side, or one h for both (Table 6)", must_match=True
     )
     floater_dynamics: choice("ode", *RECURRENCES) = option(
-        "ode", "FLOATER: the paper's ODE, or a recurrence of its Table 6", fixed=True
+        "ode", "FLOATER: the paper's ODE, or a recurrence of its Table 6", must_match=True
     )
     floater_nonlinearity: choice("tanh", "relu") = option(
-        "tanh", "FLOATER: non-linearity of h; the paper names none", fixed=True
+        "tanh", "FLOATER: non-linearity of h; the paper names none", must_match=True
     )
     floater_beyond: choice("hold", "continue") = option("hold", BEYOND_HELP)
-    floater_step: float = option(0.1, "FLOATER: Delta, the time per token", above=0, fixed=True)
+    floater_step: float = option(
+        0.1, "FLOATER: Delta, the time per token", above=0, must_match=True
+    )
     floater_solver: choice("rk4", "midpoint") = option(
         "rk4", "FLOATER: Runge-Kutta of order 4 (translation), or the midpoint rule (long texts)"
     )

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from cape_fairseq.options import option
-from cape_fairseq.positions.base import Summary
+from cape_fairseq.positions.base import SourceStatistic
 
 
 @dataclass
@@ -46,7 +46,7 @@ class RandomPositions:
         target = torch.rand((batch, self.range), generator=generator).argsort(1).float()
         return RandposNoise(source[:, :source_length]), RandposNoise(target[:, :target_length])
 
-    def summarize(self, positions: Tensor, padding: Tensor) -> Summary:
+    def compute_statistic(self, positions: Tensor, padding: Tensor) -> SourceStatistic:
         return (~padding).sum(1, keepdim=True).float()
 
     def augment(
@@ -54,10 +54,10 @@ class RandomPositions:
         positions: Tensor,
         padding: Tensor,
         noise: RandposNoise | None = None,
-        summary: Summary = None,
+        statistic: SourceStatistic = None,
     ) -> Tensor:
         if noise is None:
-            spaced = (positions * self.range / (2 * (summary + 1))).floor()
+            spaced = (positions * self.range / (2 * (statistic + 1))).floor()
             return torch.maximum(positions, spaced)
         if positions.size(1) > self.range:
             raise ValueError(

@@ -15,12 +15,12 @@ from cape_fairseq.positions.base import PositionEncoding, register_encoding
 @dataclass
 class RelposConfig:
     relpos_max_distance: int = option(
-        150, "relpos: distances beyond this share one vector", minimum=1, fixed=True
+        150, "relpos: distances beyond this share one vector", minimum=1, must_match=True
     )
     relpos_terms: choice("keys+values", "shared") = option(
         "keys+values",
         "relpos: a table for keys and one for values, or one that they share",
-        fixed=True,
+        must_match=True,
     )
 
 

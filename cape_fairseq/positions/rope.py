@@ -22,7 +22,10 @@ SCALING_HELP = (
 @dataclass
 class RopeConfig:
     rope_base: float = option(
-        10000.0, "RoPE: pair k is rotated by base^(-2k / head width) per token", above=1, fixed=True
+        10000.0,
+        "RoPE: pair k is rotated by base^(-2k / head width) per token",
+        above=1,
+        must_match=True,
     )
     rope_scaling: choice("none", "linear", "ntk", "yarn") = option("none", SCALING_HELP)
     rope_scale_factor: float = option(

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from cape_fairseq.options import option
-from cape_fairseq.positions.base import Noise, Summary, register_encoding
+from cape_fairseq.positions.base import Noise, SourceStatistic, register_encoding
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 
 
@@ -33,7 +33,7 @@ class SHAPE(Sinusoidal):
 
     description = "sinusoids at positions with an integer shift on each side in training"
     paper = "https://arxiv.org/abs/2109.05644"
-    evaluated_as = "sinpos"
+    noiseless_encoding = "sinpos"
     allows_randpos = False
     samples_noise = True
 
@@ -49,6 +49,6 @@ class SHAPE(Sinusoidal):
         positions: Tensor,
         padding: Tensor,
         noise: ShapeNoise | None = None,
-        summary: Summary = None,
+        statistic: SourceStatistic = None,
     ) -> Tensor:
         return positions if noise is None else positions + noise.shift

@@ -16,10 +16,13 @@ from cape_fairseq.positions.base import RelativeEncoding, Side, register_encodin
 @dataclass
 class T5Config:
     t5_buckets: int = option(
-        32, "T5: number of distance buckets, each with a bias for each head", minimum=4, fixed=True
+        32,
+        "T5: number of distance buckets, each with a bias for each head",
+        minimum=4,
+        must_match=True,
     )
     t5_max_distance: int = option(
-        128, "T5: distances from here on share the last bucket", minimum=2, fixed=True
+        128, "T5: distances from here on share the last bucket", minimum=2, must_match=True
     )
 
 

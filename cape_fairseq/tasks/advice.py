@@ -19,7 +19,7 @@ LONG_SHIFT = 10  # times the mean length of a text
 
 
 def give_advice(load_checkpoint: Callable) -> Callable:
-    """Log advice behind fairseq's function that prepares a training."""
+    """Log advice after fairseq's function that prepares a training."""
 
     @functools.wraps(load_checkpoint)
     def wrapped(cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any) -> Any:

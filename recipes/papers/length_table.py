@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
+from table import read_table
 
 from cape_fairseq.command_line import format_table
 from cape_fairseq.evaluation.generated import Sentence, read_scored, read_translations
@@ -67,7 +67,7 @@ def measure(folder: Path, test: str, language: str, alone: Path) -> dict[str, An
 
 def main() -> None:
     """Print a table for each test."""
-    config, out = yaml.safe_load(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    config, out = read_table(sys.argv[1]), Path(sys.argv[2])
     language = config.get("languages", ("en", "de"))[1]
     found: dict[str, Any] = {}
     for name, system in config["systems"].items():

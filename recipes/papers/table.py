@@ -8,6 +8,14 @@ from pathlib import Path
 import yaml
 
 
+def read_table(path: str | Path) -> dict:
+    """Return the settings of a table, and those of its ``base`` that it does not replace."""
+    path = Path(path)
+    table = yaml.safe_load(path.read_text())
+    base = table.get("base")
+    return table if base is None else {**read_table(path.parent / base), **table}
+
+
 def read_scores(out: Path, system: str, test: str) -> list[float]:
     """Return the scores of all seeds."""
     return [float(path.read_text()) for path in sorted(out.glob(f"{system}/*/{test}.bleu"))]
@@ -77,7 +85,7 @@ def build_score_cells(config: dict, out: Path, name: str) -> list[str]:
 
 def main() -> None:
     """Print the table."""
-    config, out = yaml.safe_load(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    config, out = read_table(sys.argv[1]), Path(sys.argv[2])
     tests = list_tests(config)
     columns = [*tests.values(), *config.get("averages", {})]  # averages: name -> tests
     head = ["system", *(f"{name} {kind}" for name in columns for kind in ("published", "ours"))]

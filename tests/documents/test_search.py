@@ -139,83 +139,10 @@ def test_an_ensemble_averages_probabilities(targets, crosses):
         torch.testing.assert_close(hypotheses[0]["positional_scores"], expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("target", [0, 1])
-def test_a_prefix_is_given_to_the_first_sentences(target):
-    model = build_document_model("rope_cross", 1, target=target)
-    prefix = torch.tensor([[20, 21, SEP, 22], [30, PAD, PAD, PAD]])
-    found = make_generator([model]).generate([model], make_sample(make_documents()), prefix)
-    assert found[0][0]["tokens"][:4].tolist() == [20, 21, SEP, 22]
-    assert found[1][0]["tokens"][0] == 30
-    counts = [(hypotheses[0]["tokens"] == SEP).sum().item() for hypotheses in found]
-    assert counts == [2, 1]
-
-
-@pytest.mark.parametrize("target", [0, 1])
-def test_a_prefix_of_one_document_changes_no_other(target):
-    """Also with a shortest length, which fairseq does not ask of rows with a prefix."""
-    model = build_document_model("rope_cross", 1, target=target)
-    prefix = torch.tensor([[20, 21], [PAD, PAD]])
-    found = make_generator([model], min_len=4).generate(
-        [model], make_sample(make_documents()), prefix
-    )
-    (alone,) = generate([model], make_documents()[1:], min_len=4)
-    assert torch.equal(found[1][0]["tokens"], alone[0]["tokens"])
-    assert found[0][0]["tokens"][:2].tolist() == [20, 21]
-
-
-@pytest.mark.parametrize(
-    "options", [{"min_len": 6}, {"tokens_to_suppress": ("w3", "w9")}, {"match_source_len": True}]
-)
-@pytest.mark.parametrize("target", [0, 1])
-def test_a_longer_prefix_of_another_document_changes_nothing(target, options):
-    """fairseq asks for shortest lengths and suppresses tokens behind the longest prefix only."""
-    model = build_document_model("rope_cross", 1, target=target, seed=5)
-    with torch.no_grad():  # so that sentences would end early, or say what is suppressed
-        model.decoder.output_projection.weight[[EOS, 7, 13]] *= 3
-    prefix = torch.tensor([[20, PAD, PAD, PAD], [30, 31, 32, 33]])
-    documents = [[(list(range(20, 20 + n)), [5])] for n in (5, 9)]
-    options = {"max_len_b": 9, **options}
-    found = make_generator([model], **options).generate([model], make_sample(documents), prefix)
-    (alone,) = make_generator([model], **options).generate(
-        [model], make_sample(documents[:1]), prefix[:1, :1]
-    )
-    assert torch.equal(found[0][0]["tokens"], alone[0]["tokens"])
-    torch.testing.assert_close(found[0][0]["score"], alone[0]["score"])
-
-
 def test_another_bos_is_an_error():
     model = build_document_model("rope_cross", 1)
     with pytest.raises(ValueError, match="bos_token"):
         make_generator([model]).generate([model], make_sample(make_documents()), bos_token=7)
-
-
-@pytest.mark.parametrize("target", [0, 1])
-def test_a_prefix_is_cut_at_the_longest_length(target):
-    model = build_document_model("rope_cross", 1, target=target)
-    limits = {"max_len_a": 0, "max_len_b": 3}
-    prefix = torch.tensor([list(range(20, 28)), [PAD] * 8])
-    found = make_generator([model], **limits).generate(
-        [model], make_sample(make_documents()), prefix
-    )
-    assert found[0][0]["tokens"][:4].tolist() == [20, 21, 22, SEP]
-
-
-@pytest.mark.parametrize("target", [0, 1])
-def test_a_prefix_is_cut_at_the_limit_of_its_own_source(target):
-    """A short source ends behind its prefix, a longer one goes on."""
-    model = build_document_model("rope_cross", 1, target=target)
-    documents = [[(list(range(20, 20 + length)), [5])] for length in (3, 7)]
-    prefix = torch.tensor([[5] * 6, [6] * 6])
-    limits = {"max_len_a": 1, "max_len_b": 0, "beam_size": 4}
-    found = make_generator([model], **limits).generate([model], make_sample(documents), prefix)
-    assert found[0][0]["tokens"].tolist() == [5] * 4 + [EOS]
-    tokens = found[1][0]["tokens"]
-    assert tokens[:6].tolist() == [6] * 6
-    assert tokens[-1] == EOS
-    (alone,) = make_generator([model], **limits).generate(
-        [model], make_sample(documents[1:]), prefix[1:]
-    )
-    assert torch.equal(tokens, alone[0]["tokens"])
 
 
 def test_the_first_hypothesis_has_the_best_of_every_sentence():
@@ -231,26 +158,6 @@ def test_the_first_hypothesis_has_the_best_of_every_sentence():
     first, second = generator.join_sentences(sentences)
     assert first["tokens"].tolist() == join([[20], [21]])
     assert second["score"] > first["score"]
-
-
-@pytest.mark.parametrize("target", [0, 1])
-def test_a_prefix_of_every_sentence(target):
-    """The code of a language; a prefix of the first sentence alone replaces it there."""
-    model = build_document_model("rope_cross", 1, target=target)
-    generator = make_generator([model], sentence_prefix=[33])
-    found = generator.generate([model], make_sample(make_documents()), torch.tensor([[20], [PAD]]))
-    tokens = [hypotheses[0]["tokens"].tolist() for hypotheses in found]
-    assert tokens[0][0] == 20
-    assert tokens[1][0] == 33
-    for row in tokens:
-        assert [row[i + 1] for i, token in enumerate(row) if token == SEP] == [33] * row.count(SEP)
-
-
-def test_an_empty_sentence_in_a_prefix_is_an_error():
-    model = build_document_model("rope_cross", 1)
-    prefix = torch.tensor([[20, SEP, SEP, 22], [30, PAD, PAD, PAD]])
-    with pytest.raises(ValueError, match="empty sentence"):
-        make_generator([model]).generate([model], make_sample(make_documents()), prefix)
 
 
 @pytest.mark.parametrize("target", [0, 1])
@@ -273,13 +180,6 @@ def test_allowed_tokens_depend_on_the_sample_and_the_sentence(target):
     assert found[1][0]["tokens"].tolist() == join([[44, 44]] * 3)
 
 
-def test_constraints_need_single_sentences():
-    model = build_document_model("rope_cross", 1, target=0)
-    constraints = torch.zeros(2, 2, dtype=torch.long)
-    with pytest.raises(ValueError, match="one sentence"):
-        make_generator([model]).generate([model], make_sample(make_documents()), None, constraints)
-
-
 def test_an_adaptive_softmax_searches_documents():
     options = {"adaptive_softmax_cutoff": "20,40", "share_all_embeddings": False}
     model = build_document_model("sinpos", 1, **options)
@@ -287,3 +187,43 @@ def test_an_adaptive_softmax_searches_documents():
         make_documents(), generate([model], make_documents()), strict=True
     ):
         assert (found["tokens"] == SEP).sum() == len(document) - 1
+
+
+@pytest.mark.parametrize("limits", [{"min_len": 4}, {"max_len_a": 0, "max_len_b": 3}])
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_prefix_of_every_sentence(target, limits):
+    """The code of a language, in a batch and alone; a word fits after it."""
+    model, documents = build_document_model("rope_cross", 1, target=target), make_documents()
+    options = {"sentence_prefix": [33, 34], **limits}
+    found = generate([model], documents, **options)
+    for document, hypotheses in zip(documents, found, strict=True):
+        (alone,) = generate([model], [document], **options)
+        assert torch.equal(hypotheses[0]["tokens"], alone[0]["tokens"])
+        words = " ".join(map(str, hypotheses[0]["tokens"].tolist())).split(f" {SEP} ")
+        assert len(words) == len(document)
+        assert all(sentence.startswith("33 34") for sentence in words)
+        assert all(len(sentence.split()) > 2 for sentence in words)
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_prefix_is_longer_than_the_limit_of_a_short_sentence(target):
+    """A short sentence beside a longer one, whose limit fairseq takes for both."""
+    model = build_document_model("rope_cross", 1, target=target)
+    documents = [[(list(range(20, 20 + length)), [5])] for length in (1, 9)]
+    limits = {"max_len_a": 1, "max_len_b": 0, "sentence_prefix": [33, 34, 35]}
+    (short,), _ = (hypotheses[:1] for hypotheses in generate([model], documents, **limits))
+    assert short["tokens"][:3].tolist() == [33, 34, 35]
+    assert len(short["tokens"]) <= 5  # with a word and EOS
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"prefix_tokens": torch.full((2, 1), 20)},
+        {"constraints": torch.zeros(2, 2, dtype=torch.long)},
+    ],
+)
+def test_prefixes_and_constraints_need_sentences(given):
+    model = build_document_model("rope_cross", 1, target=0)
+    with pytest.raises(ValueError, match="split"):
+        make_generator([model]).generate([model], make_sample(make_documents()), **given)

@@ -244,7 +244,7 @@ def test_sentences_without_a_wrong_context_are_counted():
     pair = {"source": torch.tensor([5, EOS]), "target": torch.tensor([6, EOS])}
     texts, left_out = read_texts([pair] * 10, list("aaaaaaabbc"), 3, None, None, None)
     assert [len(found) for found in texts.values()] == [3, 3, 3]
-    assert left_out == 4  # behind three sentences of a
+    assert left_out == 4  # after three sentences of a
 
 
 def test_a_single_document_has_no_wrong_context(document_checkpoint, data_bin, capsys):

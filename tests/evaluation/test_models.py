@@ -13,6 +13,7 @@ import torch
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
 from cape_fairseq.inference.checkpoints import find_train_length
+from cape_fairseq.models.checkpoint import Identity
 from tests.evaluation.support import make_rows, write_output
 from tests.support import build, make_batch
 
@@ -22,16 +23,16 @@ def test_similarity_of_hidden_states_equals_a_slow_rewrite():
     source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
     states = []
     for offset in (0, 40):
-        augment = type(model.encoder.positions).augment
+        augment = type(model.encoder.encoding).augment
         for side in (model.encoder, model.decoder):
-            side.positions.augment = lambda p, *_, o=offset: p + o
+            side.encoding.augment = lambda p, *_, o=offset: p + o
         with torch.no_grad():
             out = model.encoder(source)
             features = model.decoder(target, out, features_only=True)[0]
         states.append((out["encoder_out"][0].transpose(0, 1), features))
         for side in (model.encoder, model.decoder):
-            del side.positions.augment
-        assert type(model.encoder.positions).augment is augment
+            del side.encoding.augment
+        assert type(model.encoder.encoding).augment is augment
     expected = [
         torch.stack(
             [
@@ -127,7 +128,9 @@ class TestAverage:
         self.save(tmp_path / "checkpoint2.pt", "cape", 1, **other)
         if has_other_words:
             state = torch.load(tmp_path / "checkpoint2.pt", weights_only=True)
-            state["model"]["encoder.words"] = state["model"]["encoder.words"].flip(0)
+            identity = Identity.read(state["model"])
+            words = {**identity.words, "source": [60, "another"]}
+            state["model"]["identity"] = identity._replace(words=words).encode()
             torch.save(state, tmp_path / "checkpoint2.pt")
         assert self.average(tmp_path) == 1
         assert named in capsys.readouterr().err

@@ -136,7 +136,7 @@ class TestFolders:
         (folder / "tokenizer.json").unlink()
         assert self.import_prefixes(tmp_path, **languages) is None
 
-    def test_codes_behind_the_source_are_rejected(self, tmp_path):
+    def test_codes_after_the_source_are_rejected(self, tmp_path):
         save_m2m(tmp_path / "model", is_nllb=True)
         self.edit(tmp_path / "model" / "tokenizer_config.json", legacy_behaviour=True)
         assert self.import_prefixes(tmp_path, "eng_Latn", "deu_Latn") is None

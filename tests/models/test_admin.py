@@ -87,7 +87,7 @@ def test_layer_drop_skips_no_layer_and_nothing_counts_as_training(task):
     model = build_model(Namespace(arch="floater_transformer_tiny", **SMALL, **drop), task)
     for side in (model.encoder, model.decoder):
         assert all(layer.fc_omega.gt(1).all() for layer in side.layers._modules.values())
-        assert side.positions.length_counts.sum() == 0
+        assert side.encoding.length_counts.sum() == 0
 
 
 def test_without_training_data_admin_is_an_error():

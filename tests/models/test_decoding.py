@@ -126,7 +126,7 @@ def test_large_floater_biases_are_finite_in_half_precision(dtype, beyond):
     model = build("floater", **LONG, floater_beyond=beyond)
     with torch.no_grad():
         for side in (model.encoder, model.decoder):
-            side.positions.dynamics.outer.bias.fill_(30.0)  # a path of 12,000 at 4,000 tokens
+            side.encoding.dynamics.outer.bias.fill_(30.0)  # a path of 12,000 at 4,000 tokens
     source, target = make_batch([4000]), make_batch([4000], begin=True)
     assert decode(model.to(dtype), source, target).isfinite().all()
 

@@ -278,7 +278,7 @@ def test_floater_counts_the_lengths_of_sentences():
     model = build_document_model("floater", 1).train()
     source, previous, _ = make_inputs(make_documents(), left=True)
     model(source, None, previous)
-    encoder, decoder = model.encoder.positions, model.decoder.positions
+    encoder, decoder = model.encoder.encoding, model.decoder.encoding
     assert encoder.length_counts[0].nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
     assert encoder.length_counts[0].sum() == 5
     assert torch.equal(decoder.length_counts[1], encoder.length_counts[0])

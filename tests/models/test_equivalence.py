@@ -91,7 +91,9 @@ def test_alignments_equal_fairseqs():
 def test_alignments_leave_the_source_bos_out():
     source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
     with torch.no_grad():
-        attention = build("cape")(source, None, target)[1]["attn"][0]
+        model = build("cape")
+        attention = model(source, None, target, alignment_layer=1)[1]["attn"][0]
+        assert model(source, None, target)[1]["attn"] == [None]  # nobody asks for it
     assert attention.shape == (2, 6, 7)
     assert (attention[1, :, :4] == 0).all()  # padding
     assert (attention.sum(-1) < 1).all()  # the BOS has a share

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 import torch
 
+from cape_fairseq.models.checkpoint import Identity, hash_words
 from tests.support import ENCODINGS, SYSTEMS, build, build_stock, make_batch
 
 SOURCE, TARGET = make_batch([7, 3], left=True), make_batch([6, 6], begin=True)
@@ -58,11 +60,11 @@ class TestWarmStart:
         """Source scale, source BOS and noise of the base are kept."""
         options = {**SYSTEMS[base], "floater_base_encoding": base.partition("-")[0]}
         parent = build(base)
-        if parent.encoder.positions.real_valued:
+        if parent.encoder.encoding.real_valued:
             parent.encoder.source_scale.fill_(1.3)
         model = build("floater", seed=2, **options)
         for side in (model.encoder, model.decoder):
-            torch.nn.init.zeros_(side.positions.dynamics.outer.weight)
+            torch.nn.init.zeros_(side.encoding.dynamics.outer.weight)
         load(model, parent)
         torch.testing.assert_close(score(model), score(parent), atol=2e-5, rtol=1e-4)
         model.train(), parent.train()
@@ -78,7 +80,7 @@ class TestWarmStart:
         parent = build("sinpos")
         model = build("floater", seed=2)
         for side in (model.encoder, model.decoder):
-            torch.nn.init.zeros_(side.positions.dynamics.outer.weight)
+            torch.nn.init.zeros_(side.encoding.dynamics.outer.weight)
         load(model, parent)
         source, target = make_batch([length]), make_batch([length], begin=True)
         with torch.no_grad():
@@ -167,6 +169,54 @@ class TestWarmStart:
         torch.testing.assert_close(score(load(model, parent)), score(parent))
 
 
+class TestFormats:
+    def make_former(self, system):
+        """The state of version 1.2.0.dev0: position options, and a hash for each word."""
+        parent = build(system)
+        state, identity = parent.state_dict(), Identity.of(parent)
+        del state["identity"]
+        text = json.dumps({**identity.options, "base": identity.base})
+        state["encoder.position_options"] = torch.tensor(list(text.encode()))
+        for side in ("encoder", "decoder"):
+            dictionary = getattr(parent, side).dictionary
+            state[f"{side}.words"] = hash_words(dictionary)
+        return parent, state
+
+    @pytest.mark.parametrize("system", ["cape-mean", "floater-rope_cross", "relpos"])
+    def test_the_former_one_loads_without_a_message(self, system, caplog):
+        parent, state = self.make_former(system)
+        model = build(system, seed=2)
+        caplog.clear()
+        model.load_state_dict(state, strict=True)
+        torch.testing.assert_close(score(model), score(parent))
+        assert not caplog.records
+
+    def test_the_former_one_has_words_in_an_order(self):
+        _, state = self.make_former("cape")
+        state["decoder.words"] = state["decoder.words"].flip(0)
+        with pytest.raises(ValueError, match="target dictionary"):
+            build("cape").load_state_dict(state, strict=True)
+
+    def test_its_dimensions_are_in_the_options(self):
+        parent, state = self.make_former("cape")
+        model = build("cape", encoder_attention_heads=2)
+        checkpoint = {"model": state, "cfg": {"model": parent.args}}
+        model.prepare_checkpoint(checkpoint)
+        with pytest.raises(ValueError, match="--encoder-attention-heads 4"):
+            model.load_state_dict(checkpoint["model"], strict=True)
+
+    def test_an_older_and_a_later_one_are_errors(self):
+        model, (_, state) = build("cape"), self.make_former("cape")
+        del state["encoder.words"]
+        with pytest.raises(ValueError, match="older"):
+            model.load_state_dict(state, strict=True)
+        state = build("cape").state_dict()
+        text = bytes(state["identity"].tolist()).replace(b'"format": 1', b'"format": 99')
+        state["identity"] = torch.tensor(list(text))
+        with pytest.raises(ValueError, match="later version"):
+            model.load_state_dict(state, strict=True)
+
+
 class TestSourceScale:
     def with_scale(self, scale: float, system: str = "cape", **options):
         model = build(system, **options)
@@ -251,7 +301,7 @@ class TestSourceScale:
     def test_relative_encodings_see_scaled_distances(self):
         """A bias of ALiBi is its slope times the distance."""
         scaled, plain = build("alibi", source_scale="2"), build("alibi")
-        plain.encoder.positions.slopes *= 2
+        plain.encoder.encoding.slopes *= 2
         torch.testing.assert_close(score(scaled), score(plain), atol=1e-5, rtol=0)
 
     def test_half_precision_keeps_it(self):

@@ -42,7 +42,7 @@ def test_noise_covers_the_source_bos():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_only_training_is_random(system):
     model = build(system)
-    is_random = model.encoder.noise_source.samples_noise
+    is_random = model.encoder.augmenter.samples_noise
 
     def scores():
         with torch.no_grad():
@@ -56,11 +56,11 @@ def test_only_training_is_random(system):
 def test_cross_attention_of_rope_cross_ignores_a_common_shift():
     """Rotations see differences, so that a shift of both sides changes nothing."""
     model = build("floater-rope_cross")
-    positions = model.encoder.positions.base_encoding
+    positions = model.encoder.encoding.base_encoding
     with torch.no_grad():
         before = model(SOURCE, None, TARGET)[0]
         for side in (model.encoder, model.decoder):
-            side.positions.augment = lambda p, *_: p + 17.0
+            side.encoding.augment = lambda p, *_: p + 17.0
         after = model(SOURCE, None, TARGET)[0]
     assert positions.rotates_cross_attention
     torch.testing.assert_close(before, after, atol=2e-5, rtol=1e-4)

@@ -57,7 +57,7 @@ class TestOptions:
 
     def test_base_encoding_of_floater_has_its_options(self):
         model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)
-        assert model.encoder.positions.base_encoding.cfg.cape_global_shift == 2.0
+        assert model.encoder.encoding.base_encoding.cfg.cape_global_shift == 2.0
         assert model.cfg.source_bos == "on"
 
     @pytest.mark.parametrize("name", ENCODINGS)

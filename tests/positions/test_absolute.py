@@ -95,8 +95,8 @@ def test_cape_equals_the_papers_equations(left, mean):
     mask = make_batch(LENGTHS, left).eq(PAD)
     noise, _ = encoding.sample(3, 7, 5, torch.Generator().manual_seed(1))
     positions = count_tokens(mask).expand(3, -1) * 1.1
-    summary = encoding.summarize(positions, mask)
-    ours = encoding.augment(positions, mask, noise, summary)
+    statistic = encoding.compute_statistic(positions, mask)
+    ours = encoding.augment(positions, mask, noise, statistic)
     shift, local, scale = (x.numpy() for x in noise)
     theirs = augment_cape(positions.numpy(), mask.numpy(), shift, local, scale, mean)
     np.testing.assert_allclose(ours.numpy()[~mask.numpy()], theirs[~mask.numpy()], atol=1e-5)
@@ -168,7 +168,7 @@ class TestRandpos:
         source, target = make_batch([4]), make_batch([4], begin=True)
         spaced, plain = build("alibi-randpos", randpos_range=20), build("alibi")
         for side in (plain.encoder, plain.decoder):
-            side.positions.slopes *= 2  # 20 / (2 * (4 + 1))
+            side.encoding.slopes *= 2  # 20 / (2 * (4 + 1))
         scores = [model(source, None, target)[0] for model in (spaced, plain)]
         torch.testing.assert_close(*scores, atol=1e-5, rtol=0)
 

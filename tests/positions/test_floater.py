@@ -236,7 +236,7 @@ def test_training_on_documents_solves_as_many_offsets_as_the_longest_sentence_ha
     """On a CPU, which need not be waited for."""
     model, lengths = build_document_model("floater", 1).train(), set()
     for side in (model.encoder, model.decoder):
-        dynamics = side.positions.dynamics
+        dynamics = side.encoding.dynamics
         dynamics.register_forward_pre_hook(lambda _, inputs: lengths.add(inputs[1]))
     source, previous, _ = make_inputs(make_documents())
     model(source, None, previous)[0].sum().backward()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from fairseq import options
 
 from cape_fairseq.cli import TOOLS
@@ -17,7 +17,8 @@ from cape_fairseq.positions import ENCODINGS
 from tests.recipes.support import RECIPES, call
 from tests.support import ROOT, run
 
-TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in RECIPES.glob("papers/*.yaml")}
+read_table = runpy.run_path(str(RECIPES / "papers" / "table.py"))["read_table"]
+TABLES = {path.stem: read_table(path) for path in RECIPES.glob("papers/*.yaml")}
 SYSTEMS = [
     (table, name)
     for table, config in TABLES.items()
@@ -44,6 +45,7 @@ def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
         "--arch",
         system.get("arch") or f"{system['encoding']}_transformer{config['size']}",
         *shlex.split(config["training"]),
+        *shlex.split(config.get("options", "")),
         *shlex.split(system.get("options", "")),
     ]
     parser = options.get_training_parser()

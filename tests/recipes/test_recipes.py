@@ -109,7 +109,7 @@ class TestOptionsOfTraining:
         command = ["bash", str(RECIPES / "train.sh"), *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment)
 
-    def test_options_behind_two_hyphens_keep_their_words(self):
+    def test_options_after_two_hyphens_keep_their_words(self):
         result = self.call("--dry-run", "--", "--adam-betas", "(0.9, 0.997)", EXTRA="--dropout 0.3")
         (line,) = [line for line in result.stdout.splitlines() if "fairseq-train" in line]
         words = shlex.split(line)

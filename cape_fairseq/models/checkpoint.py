@@ -1,0 +1,223 @@
+"""What a checkpoint says about its model, and whether another model can load it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from argparse import Namespace
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.data import Dictionary
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from cape_fairseq.models.config import PLUGIN_CONFIGS, ModelOptions, find_encoding, list_options
+from cape_fairseq.options import format_flag, list_fields
+from cape_fairseq.positions import ENCODINGS
+
+State = dict[str, Tensor]
+
+FORMAT = 1  # of the identity
+IDENTITY = "identity"
+SCALE = "encoder.source_scale"
+TRAINING_LENGTH = "encoder.training_length"
+LOOK_AHEAD = "decoder.look_ahead"
+# What checkpoints had before the format had a number: position options, and a hash for each word.
+FORMER_OPTIONS = "encoder.position_options"
+FORMER_WORDS = {"source": "encoder.words", "target": "decoder.words"}
+# The learned positions of stock fairseq.
+LEARNED_POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
+
+SIDES = ("encoder", "decoder")
+SIDE_DIMENSIONS = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
+DIMENSIONS = (  # heads, activation and the scale of embeddings are in the shape of no parameter
+    *(f"{side}_{part}" for part in SIDE_DIMENSIONS for side in SIDES),
+    "layernorm_embedding",
+    "activation_fn",
+    "no_scale_embedding",
+    "output_bias",
+    "residual_init",
+)
+TABLE_LENGTHS = ("max_source_positions", "max_target_positions")
+# Defaults of this package's options, which stock checkpoints lack.
+DEFAULTS = {item.name: item.default for item in list_fields(ModelOptions)}
+
+
+class Identity(NamedTuple):
+    """What gives the parameters of a checkpoint their meaning.
+
+    Args:
+        encoding: ``--position-encoding``.
+        base: the encoding that computes positions: its own, or that which FLOATER stands on.
+        options: all position options that apply, by name.
+        dimensions: those of the network, by option; none if they are not known.
+        words: number and digest of the words of each side, ``source`` and ``target``.
+        is_stock: whether the model is fairseq's own.
+    """
+
+    encoding: str
+    base: str
+    options: dict[str, Any]
+    dimensions: dict[str, Any]
+    words: dict[str, list[Any]]
+    is_stock: bool = False
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Identity:
+        """Return the identity of a model."""
+        cfg = model.cfg
+        options = {item.name: getattr(cfg, item.name) for item in list_options(cfg)}
+        base = find_encoding(cfg).find_base(cfg).name
+        sides = {"source": model.encoder.dictionary, "target": model.decoder.dictionary}
+        words = {side: digest(hash_words(dictionary)) for side, dictionary in sides.items()}
+        return cls(cfg.position_encoding, base, options, read_dimensions(cfg, base), words)
+
+    @classmethod
+    def read(cls, state: State, options: Any = None) -> Identity:
+        """Return the identity of a checkpoint.
+
+        Args:
+            state: its parameters and buffers.
+            options: those of its model, where the dimensions of a checkpoint without an identity
+                are: fairseq's own, and those of before version 1.2.0.
+
+        Raises:
+            ValueError: the checkpoint is older than version 1.2, or of a later version.
+        """
+        if IDENTITY in state:
+            return cls.decode(state[IDENTITY])
+        if FORMER_OPTIONS not in state:
+            name = "abspos" if any(map(LEARNED_POSITIONS.fullmatch, state)) else "sinpos"
+            dimensions = read_dimensions(options, name)
+            stock = {"position_encoding": name, "source_bos": "off"}
+            return cls(name, name, stock, dimensions, {}, is_stock=True)
+        if not all(key in state for key in FORMER_WORDS.values()):
+            raise ValueError("the checkpoint is older than version 1.2 of this package; retrain it")
+        former = json.loads(bytes(state[FORMER_OPTIONS].tolist()))
+        base, words = former.pop("base"), {s: digest(state[k]) for s, k in FORMER_WORDS.items()}
+        dimensions = read_dimensions(options, base)
+        return cls(former["position_encoding"], base, former, dimensions, words)
+
+    @classmethod
+    def decode(cls, buffer: Tensor) -> Identity:
+        """Undo :meth:`encode`.
+
+        Raises:
+            ValueError: a later version of this package wrote it.
+        """
+        fields = json.loads(bytes(buffer.tolist()))
+        if fields.pop("format") > FORMAT:
+            raise ValueError("the checkpoint is of a later version of cape_fairseq; update it")
+        return cls(**fields)
+
+    def encode(self) -> Tensor:
+        """Return the identity as a buffer, int64 [bytes]. fairseq hands a model the tensors of a
+        checkpoint only; integers change neither in half precision nor in an average."""
+        text = json.dumps({"format": FORMAT, **self._asdict()})
+        return torch.tensor(list(text.encode()), dtype=torch.long)
+
+    @property
+    def noiseless_encoding(self) -> str:
+        """Return the encoding that this one is without noise. FLOATER begins as its base."""
+        return getattr(ENCODINGS.get(self.base), "noiseless_encoding", None) or self.base
+
+    @property
+    def has_documents(self) -> bool:
+        """Return whether the model has ``--sentence-context``."""
+        return self.options.get("sentence_context") is not None
+
+    def list_changes(self, other: Identity) -> dict[str, tuple[Any, Any]]:
+        """Return own and other value of each position option that differs."""
+        names = {**self.options, **other.options}
+        pairs = {name: (self.options.get(name), other.options.get(name)) for name in names}
+        return {name: (own, its) for name, (own, its) in pairs.items() if own != its}
+
+
+def read_dimensions(options: Any, base: str) -> dict[str, Any]:
+    """Return the dimensions that the options of a model give, those of learned tables included."""
+    if options is None:
+        return {}
+    values = OmegaConf.to_container(options) if OmegaConf.is_config(options) else options
+    values = vars(values) if isinstance(values, Namespace) else values
+    names = DIMENSIONS + TABLE_LENGTHS if base == "abspos" else DIMENSIONS
+    return {name: read_option(values, name) for name in names}
+
+
+def read_option(values: Any, name: str) -> Any:
+    """Return an option, or its default if it is this package's, or None. fairseq-hydra-train may
+    store the options of a side under its name."""
+    side, _, part = name.partition("_")
+    if side in SIDES and isinstance(values, dict) and isinstance(values.get(side), dict):
+        return values[side].get(part)
+    get = values.get if isinstance(values, dict) else lambda key: getattr(values, key, None)
+    value = get(name)
+    return DEFAULTS.get(name) if value is None else value
+
+
+def hash_words(dictionary: Dictionary) -> Tensor:
+    """Return a hash of each word in the dictionary's order, int64 [V]. Frequencies do not count."""
+    digests = [hashlib.blake2b(word.encode(), digest_size=8) for word in dictionary.symbols]
+    return torch.tensor([int.from_bytes(d.digest(), "big", signed=True) for d in digests])
+
+
+def digest(hashes: Tensor) -> list[Any]:
+    """Return the number of words and a digest of their hashes."""
+    text = ",".join(map(str, hashes.tolist()))
+    return [len(hashes), hashlib.blake2b(text.encode(), digest_size=16).hexdigest()]
+
+
+def check_identity(stored: Identity, current: Identity) -> None:
+    """Check that a model can load a checkpoint: each option is marked as one that must match, or of
+    whose change a warm start warns.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    stands_on = current.base if current.base != current.encoding else None
+    if stands_on not in (None, "nopos", stored.base):
+        raise ValueError(
+            f"this checkpoint has {stored.base} positions, which FLOATER keeps, and "
+            f"--floater-base-encoding is {stands_on}; give --floater-base-encoding {stored.base}"
+        )
+    for side, (count, text) in stored.words.items():
+        its_count, its_text = current.words[side]
+        if text != its_text:
+            raise ValueError(
+                f"the {side} dictionary is not the checkpoint's: it has {its_count} words, the "
+                f"checkpoint's {count}{'' if count != its_count else ', in another order'}; "
+                "binarize with the checkpoint's dict.*.txt (fairseq-preprocess --srcdict, "
+                "--tgtdict)"
+            )
+    changes = list_conflicts(stored, current)
+    given = [format_flag(n) if v is True else f"{format_flag(n)} {v}" for n, v in changes if v]
+    left_out = [format_flag(name) for name, value in changes if not value]
+    advice = [f"give {' '.join(given)}"] if given else []
+    advice += [f"leave out {' '.join(left_out)}"] if left_out else []
+    if advice:
+        raise ValueError(f"the checkpoint is of another kind of model; {', '.join(advice)}")
+
+
+def list_conflicts(stored: Identity, current: Identity) -> list[tuple[str, Any]]:
+    """Return the options that must match and do not, with the checkpoint's value."""
+    conflicts = []
+    for name, old in stored.dimensions.items():
+        new = current.dimensions.get(name)
+        is_filled = name == "residual_init" and new == "admin"  # a warm start adds its weights
+        is_same = old == new or (not old and not new)
+        if old is not None and name in current.dimensions and not is_same and not is_filled:
+            conflicts.append((name, old))
+    for item in list_fields(*PLUGIN_CONFIGS):
+        old, new = stored.options.get(item.name), current.options.get(item.name)
+        must_match = item.metadata.get("must_match", False)
+        if must_match and None not in (old, new) and old != new:
+            conflicts.append((item.name, old))
+    return conflicts
+
+
+def add_identity(checkpoint: dict[str, Any]) -> None:
+    """Add its identity to a checkpoint of fairseq, and to one of before version 1.2.0."""
+    options = checkpoint["cfg"]["model"] if checkpoint.get("cfg") else checkpoint["args"]
+    identity = Identity.read(checkpoint["model"], options)
+    checkpoint["model"].setdefault(IDENTITY, identity.encode())
