@@ -6,11 +6,13 @@ import contextlib
 import importlib
 import io
 import logging
+import multiprocessing
 import os
 import subprocess
 import sys
 import traceback
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import fairseq_cli.train  # before the plugin, as when they run
@@ -120,6 +122,29 @@ def run(*command, check: bool = True, gpu: bool = False, **options) -> subproces
     )
     assert not check or result.returncode == 0, result.stdout[-2000:] + result.stderr[-3000:]
     return result
+
+
+def run_forked(count: int, function: Callable[[int], str]) -> list[str]:
+    """Call a function in as many processes side by side, which import nothing again; return what
+    each returned, by its number."""
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe(duplex=False) for _ in range(count)]
+
+    def call(number: int) -> None:
+        pipes[number][1].send(function(number))
+
+    processes = [context.Process(target=call, args=(number,)) for number in range(count)]
+    for process in processes:
+        process.start()
+    found = []
+    for process, (receive, send) in zip(processes, pipes, strict=True):
+        send.close()  # so that a process that fails ends the wait
+        try:
+            found.append(receive.recv())
+        except EOFError:
+            raise AssertionError("a process failed") from None
+        process.join()
+    return found
 
 
 @contextlib.contextmanager

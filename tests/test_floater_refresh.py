@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import socket
-import sys
 from argparse import Namespace
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from fairseq.optim import FP16Optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import DictConfig, OmegaConf
+from torch.nn.parallel import DistributedDataParallel
 
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.optim.hold import hold_parameters
 from cape_fairseq.positions.layout import find_layout
-from tests.support import PAD, add_options, build, make_batch, run, train, train_options
+from tests.support import PAD, build, fairseq, make_batch, run_forked, train, train_options
 from tests.test_training import read_losses, read_model
 
 ARCH = "floater_transformer_tiny"
@@ -176,20 +175,15 @@ def test_evaluation_follows_the_lengths_of_training():
     assert not torch.allclose(score(), before)
 
 
-@pytest.mark.parametrize(
-    "backend", ["legacy_ddp", pytest.param("pytorch_ddp", marks=pytest.mark.slow)]
-)
-def test_two_processes_hold_the_dynamics(backend, data_bin, tmp_path):
-    script = tmp_path / "train.py"  # fairseq gives PyTorch's DDP the number of a GPU
-    script.write_text(
-        "from torch.nn.parallel import DistributedDataParallel as DDP\n"
-        "init = DDP.__init__\n"
-        "def init_on_cpu(*args, device_ids=None, output_device=None, **kwargs):\n"
-        "    init(*args, **kwargs)\n"
-        "DDP.__init__ = init_on_cpu\n"
-        "from fairseq_cli.train import cli_main\n"
-        "cli_main()\n"
-    )
+@pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
+def test_two_processes_hold_the_dynamics(backend, data_bin, tmp_path, monkeypatch):
+    init = DistributedDataParallel.__init__
+
+    def init_on_cpu(*args, device_ids=None, output_device=None, **kwargs):
+        init(*args, **kwargs)
+
+    # fairseq gives it the number of a GPU
+    monkeypatch.setattr(DistributedDataParallel, "__init__", init_on_cpu)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -199,12 +193,9 @@ def test_two_processes_hold_the_dynamics(backend, data_bin, tmp_path):
 
     def one(rank: int) -> str:
         options = train_options(data_bin, tmp_path, ARCH, 4)
-        arguments = add_options("train", [*options, *common, "--distributed-rank", rank])
-        result = run(sys.executable, script, *arguments)
-        return result.stdout + result.stderr
+        return fairseq("train", *options, *common, "--distributed-rank", rank)
 
-    with ThreadPoolExecutor(2) as pool:
-        assert len(read_losses(next(iter(pool.map(one, range(2)))))) == 4
+    assert len(read_losses(run_forked(2, one)[0])) == 4
     paths = {int(p.stem.rpartition("_")[2]): p for p in tmp_path.glob("checkpoint_*_*.pt")}
     found = {update: read_dynamics(path, data_bin) for update, path in paths.items()}
     assert is_equal(found[1], found[2])

@@ -8,13 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
-from tests.support import ROOT, fairseq, make_command, run, train, train_options
+from tests.support import ROOT, fairseq, run_forked, train, train_options
 
 
 def read_losses(output: str) -> list[float]:
@@ -142,11 +141,9 @@ def test_two_processes_train_and_resume_together(data_bin, tmp_path):
             options = train_options(
                 data_bin, tmp_path / str(updates), "floater_transformer", updates
             )
-            result = run(*make_command("train", *options, *common, "--distributed-rank", rank))
-            return result.stdout + result.stderr
+            return fairseq("train", *options, *common, "--distributed-rank", rank)
 
-        with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(one, range(2)))
+        return run_forked(2, one)
 
     assert len(read_losses(launch(4)[0])) == 4
     (tmp_path / "4").rename(tmp_path / "6")
@@ -212,11 +209,13 @@ def test_sigterm_saves_a_checkpoint_and_exits_143(data_bin, tmp_path):
 def test_sigterm_with_several_gpus_saves_one_checkpoint(data_bin, tmp_path):
     script = tmp_path / "train.py"  # fairseq starts a process for each GPU; here they use the CPU
     script.write_text(
-        "import torch\n"
+        "import functools, torch\n"
+        "from torch import multiprocessing\n"
         "from fairseq_cli.train import cli_main\n"
-        "if __name__ == '__main__':\n"
-        "    torch.cuda.device_count = lambda: 2\n"
-        "    cli_main()\n"
+        "start = functools.partial(multiprocessing.start_processes, start_method='fork')\n"
+        "multiprocessing.spawn = start  # forked processes import nothing again\n"
+        "torch.cuda.device_count = lambda: 2\n"
+        "cli_main()\n"
     )
     options = train_options(data_bin, tmp_path, "sinpos_transformer_tiny", 10_000)
     options += ["--user-dir", ROOT / "cape_fairseq", "--num-workers", 0]

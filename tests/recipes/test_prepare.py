@@ -236,6 +236,7 @@ def prepare_iwslt(tmp_path, german: list[str], english: list[str], **variables):
     return out, ["bash", RECIPES / "prepare" / "iwslt14_de_en.sh"], variables
 
 
+@pytest.mark.slow
 def test_breaks_inside_lines_keep_pairs_together(tmp_path):
     """News Commentary has hundreds of carriage returns, where several tools end a line."""
     german = [*text("de"), "Über A\rund\u2028B \x85."]
