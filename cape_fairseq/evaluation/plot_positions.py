@@ -67,7 +67,7 @@ def measure(
             raise UserError(f"the name {name} is given twice; choose another")
         encoding = None if path else build_untrained(name, dim)
         if path:
-            encoding = getattr(getattr(load_model(Path(path), data)[0], side), "positions", None)
+            encoding = getattr(getattr(load_model(Path(path), data)[0], side), "encoding", None)
         if encoding is None:
             raise UserError(f"{path} was not trained with this plugin")
         found[name] = compute_vectors(encoding, positions, layer).numpy()

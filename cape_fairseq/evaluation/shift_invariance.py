@@ -94,7 +94,7 @@ def measure(
     systems = {}
     for name, path in files.items():
         model, task = load_model(path, data)
-        if not isinstance(getattr(model.encoder, "positions", None), Sinusoidal):
+        if not isinstance(getattr(model.encoder, "encoding", None), Sinusoidal):
             raise UserError(f"{path} has no sinusoids to shift; give a sinpos, shape or cape model")
         batches = tqdm(load_batches(task, subset, sentences), desc=name, delay=2)
         found = compute_similarities(model, batches, offsets)

@@ -29,7 +29,6 @@ class JunctionEditor:
 
     def __init__(self, dictionary: Dictionary, bpe: Any = None) -> None:
         self.dictionary, self.bpe = dictionary, bpe
-        self.count = self.unknown = 0  # edits so far, and those left out
 
     def __call__(self, tokens: Tensor, lower: bool, comma: bool) -> Tensor:
         """Return edited tokens; a sentence whose edit is not in the dictionary stays as it is."""
@@ -43,10 +42,7 @@ class JunctionEditor:
         pieces = (self.bpe.encode(edited) if self.bpe else edited).split()
         unk = self.dictionary.unk()
         indices = tokens.new_tensor([self.dictionary.index(piece) for piece in pieces])
-        is_unknown = bool((indices == unk).sum() > (tokens == unk).sum())
-        self.count += 1
-        self.unknown += is_unknown
-        return tokens if is_unknown else indices
+        return tokens if (indices == unk).sum() > (tokens == unk).sum() else indices
 
 
 class Pairs(NamedTuple):
@@ -220,22 +216,6 @@ class StackedDataset(LanguagePairDataset):
             f"{len(groups):,} texts, of which {len(stacked):,} are stacks of {sum(stacked):,} "
             f"sentences; {lengths} target tokens (shortest/median/longest)"
         )
-        if not self.changes:
-            self.report_edits()
-
-    def report_edits(self) -> None:
-        """Log how many sentences stay as they are because their edit has unknown pieces."""
-        for name, side in (("source", self.src), ("target", self.tgt)):
-            if side.editor is None:
-                continue
-            side.editor.count = side.editor.unknown = 0
-            for index in range(len(side)):
-                side[index]
-            count, unknown = side.editor.count, side.editor.unknown
-            logger.info(
-                f"{unknown:,} of {count:,} edits at junctions are left out on the {name} side: "
-                "the dictionary lacks their pieces"
-            )
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
