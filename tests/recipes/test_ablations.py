@@ -38,3 +38,11 @@ def test_an_ablation_is_trained(data_bin, tmp_path):
     arguments[arguments.index(str(ROOT / "cape_fairseq"))] = f"--user-dir={FOLDER}"
     output = run(sys.executable, "-m", "fairseq_cli.train", *arguments)
     assert re.search(r"--position-encoding rope_only_cross", output.stdout + output.stderr)
+
+
+def test_the_targets_of_a_broken_text():
+    choose = runpy.run_path(str(FOLDER / "break_alignment.py"))["choose_targets"]
+    lengths = [10] * 8 + [31]
+    assert choose("exchanged in pairs", [4, 5, 6, 7, 8], lengths)[1] == [1, 0, 3, 2, 4]
+    assert choose("a fifth missing", [4, 5, 6, 7, 8], lengths)[1] == [0, 1, 3, 4]
+    assert choose("repeated 20 times", [4, 5, 6, 7, 8], lengths) == ([8] * 20, list(range(20)))

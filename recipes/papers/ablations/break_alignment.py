@@ -1,0 +1,131 @@
+"""Force references whose order or completeness differs from the source, and count the texts whose
+aligned position is lost.
+
+    break_alignment.py CHECKPOINT DATA-BIN [--subset valid] [--texts 16] [--tokens 640]
+
+A row of JSON for each kind of text and gain: nats a token, texts that are lost (more than the
+window of cross-attention off for 20 tokens) and those that are found again at their end.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from fairseq.data.data_utils import collate_tokens
+from torch import Tensor
+from torch.nn import functional as F
+
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.models.token_windows import Alignment, TokenWindows
+
+WINDOW, CROSS_WINDOW = 40, 30
+GAINS = (1e-9, 0.025, 0.1)
+LOST_TOKENS = 20
+PAD, EOS = 1, 2
+
+
+class Text(NamedTuple):
+    """A text and where its target tokens belong."""
+
+    source: Tensor  # int64 [S]
+    target: Tensor  # int64 [T]
+    places: Tensor  # scaled source position of each target token but EOS, [T - 1]
+
+
+def choose_targets(kind: str, sentences: list[int], lengths: list[int]) -> tuple[list, list]:
+    """Return the sentences of the source, and the indices in them that are in the target."""
+    count = len(sentences)
+    order = list(range(count))
+    if kind == "exchanged in pairs":
+        order = [i ^ 1 if (i ^ 1) < count else i for i in order]
+    elif kind == "a fifth missing":
+        first = count * 2 // 5
+        order = order[:first] + order[first + max(1, count // 5) :]
+    elif kind == "repeated 20 times":
+        chosen = min(sentences, key=lambda number: abs(lengths[number] - 30))
+        return [chosen] * 20, list(range(20))
+    return sentences, order
+
+
+def build_text(kind: str, sentences: list[int], pairs: list, scale: float) -> Text:
+    """Build a text of consecutive sentence pairs."""
+    lengths = [len(pair["target"]) for pair in pairs]
+    chosen, order = choose_targets(kind, sentences, lengths)
+    sources = [pairs[number]["source"][:-1] for number in chosen]
+    starts = torch.tensor([0, *map(len, sources)]).cumsum(0)
+    source = torch.cat([*sources, torch.tensor([EOS])])
+    targets, places = [], []
+    for index in order:
+        target = pairs[chosen[index]]["target"][:-1]
+        steps = torch.arange(len(target)) * len(sources[index]) / max(len(target), 1)
+        targets.append(target)
+        places.append(scale * (starts[index] + steps))
+    target = torch.cat([*targets, torch.tensor([EOS])])
+    if kind == "30 tokens in English":
+        target[:30] = source[:30]
+    return Text(source, target, torch.cat(places))
+
+
+@torch.no_grad()
+def force(model: torch.nn.Module, texts: list[Text]) -> tuple[Tensor, Tensor]:
+    """Return aligned position and loss of every target token, float32 [B, T]."""
+    source = collate_tokens([text.source for text in texts], PAD, EOS, left_pad=True)
+    target = collate_tokens([text.target for text in texts], PAD, EOS)
+    previous = F.pad(target[:, :-1], (1, 0), value=EOS)
+    previous[:, 1:] = previous[:, 1:].masked_fill(previous[:, 1:] == EOS, PAD)
+    encoder_out, state = model.encoder(source), {}
+    positions, losses = [torch.zeros(len(texts))], []
+    for step in range(target.size(1)):
+        scores, _ = model.decoder(previous[:, : step + 1], encoder_out, state)
+        losses.append(F.cross_entropy(scores[:, 0].float(), target[:, step], reduction="none"))
+        positions.append(state["key_cache"].position[:, 0])
+    return torch.stack(positions[:-1], 1), torch.stack(losses, 1)
+
+
+def measure(model: torch.nn.Module, texts: list[Text], gain: float) -> dict:
+    """Measure forced texts with a gain."""
+    alignment = Alignment(gain, float(model.decoder.measured_offset), None)
+    model.set_token_windows(TokenWindows(WINDOW, CROSS_WINDOW, alignment))
+    positions, losses = force(model, texts)
+    lost = found = 0
+    for text, position in zip(texts, positions, strict=True):
+        distance = (position[: len(text.places)] - text.places).abs()
+        is_far = (distance > CROSS_WINDOW).float().unfold(0, LOST_TOKENS, 1).amin(1)
+        is_lost = bool(is_far.any())
+        lost += is_lost
+        found += is_lost and float(distance[-2 * LOST_TOKENS :].median()) < CROSS_WINDOW
+    nats = [float(loss[: len(t.places)].mean()) for t, loss in zip(texts, losses, strict=True)]
+    return {"nats": sum(nats) / len(nats), "lost": lost, "found again": found}
+
+
+def main() -> None:
+    """Run the script."""
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--subset", default="valid")
+    parser.add_argument("--texts", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=640)
+    args = parser.parse_args()
+    model, task = load_model(args.checkpoint, args.data)
+    task.load_dataset(args.subset)
+    pairs = list(task.dataset(args.subset))
+    groups, sentences, tokens = [], [], 0
+    for number, pair in enumerate(pairs):
+        sentences.append(number)
+        tokens += len(pair["target"]) - 1
+        if tokens >= args.tokens:
+            groups.append(sentences)
+            sentences, tokens = [], 0
+    scale = float(model.encoder.source_scale)
+    kinds = ("as written", "exchanged in pairs", "a fifth missing", "repeated 20 times")
+    for kind in (*kinds, "30 tokens in English"):
+        texts = [build_text(kind, group, pairs, scale) for group in groups[: args.texts]]
+        for gain in GAINS:
+            print(json.dumps({"texts": kind, "gain": gain, **measure(model, texts, gain)}))
+
+
+if __name__ == "__main__":
+    main()
