@@ -169,11 +169,13 @@ def digest(hashes: Tensor) -> list[Any]:
 
 
 def check_identity(stored: Identity, current: Identity) -> None:
-    """Check that a model can load a checkpoint: each option is marked as one that must match, or of
-    whose change a warm start warns.
+    """Check that a model can load a checkpoint.
+
+    Dimensions and the options with ``must_match`` have to be equal. A warm start warns of other
+    options that change.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: base encoding, words, dimensions or such an option differ.
     """
     stands_on = current.base if current.base != current.encoding else None
     if stands_on not in (None, "nopos", stored.base):
@@ -190,13 +192,15 @@ def check_identity(stored: Identity, current: Identity) -> None:
                 "binarize with the checkpoint's dict.*.txt (fairseq-preprocess --srcdict, "
                 "--tgtdict)"
             )
-    changes = list_conflicts(stored, current)
-    given = [format_flag(n) if v is True else f"{format_flag(n)} {v}" for n, v in changes if v]
-    left_out = [format_flag(name) for name, value in changes if not value]
+    conflicts = list_conflicts(stored, current)
+    given = [format_flag(n) if v is True else f"{format_flag(n)} {v}" for n, v in conflicts if v]
+    left_out = [format_flag(name) for name, value in conflicts if not value]
     advice = [f"give {' '.join(given)}"] if given else []
     advice += [f"leave out {' '.join(left_out)}"] if left_out else []
     if advice:
-        raise ValueError(f"the checkpoint is of another kind of model; {', '.join(advice)}")
+        raise ValueError(
+            f"the checkpoint's model has other dimensions or options; {', '.join(advice)}"
+        )
 
 
 def list_conflicts(stored: Identity, current: Identity) -> list[tuple[str, Any]]:
@@ -205,7 +209,8 @@ def list_conflicts(stored: Identity, current: Identity) -> list[tuple[str, Any]]
     for name, old in stored.dimensions.items():
         new = current.dimensions.get(name)
         is_filled = name == "residual_init" and new == "admin"  # a warm start adds its weights
-        is_same = old == new or (not old and not new)
+        # fairseq keeps some numbers of the command line as text.
+        is_same = str(old) == str(new) or (not old and not new)
         if old is not None and name in current.dimensions and not is_same and not is_filled:
             conflicts.append((name, old))
     for item in list_fields(*PLUGIN_CONFIGS):

@@ -2,7 +2,8 @@
 
     cut_blindly.py CHECKPOINT DATA-BIN OUTPUT-OF-FAIRSEQ-GENERATE N [--language de]
 
-The texts are those of the output, whose references are scored.
+The texts are those of an output with --tokenizer moses and --remove-bpe, whose references are
+scored.
 """
 
 import argparse
@@ -25,12 +26,11 @@ def main() -> None:
     parser.add_argument("--language", default="de")
     args = parser.parse_args()
     texts, _, references = read_translations(args.generated)
-    translator = load(args.checkpoint, data=args.data, tokenizer="space")  # sources have tokens
+    translator = load(args.checkpoint, data=args.data)
     translator.long_text, translator.max_subwords = None, args.limit
     sources = [text.source for text in texts]
     found = translator.translate(sources, split=False, beam=1, max_len_a=2, max_len_b=10)
-    moses = load(args.checkpoint, data=args.data).target_tokenizer
-    scores = score_translations(list(map(moses.decode, found)), references, args.language)
+    scores = score_translations(found, references, args.language)
     json.dump({"limit": args.limit, "texts": len(found), **scores}, sys.stdout, indent=1)
 
 
