@@ -20,8 +20,8 @@ from cape_fairseq.modules.windows import Window
 class DocumentEnsemble(LimitedEnsemble):
     """fairseq's ensemble for one sentence of each of some documents (:meth:`begin`).
 
-    It knows which sentence each row of a batch is: fairseq drops the rows of finished sentences,
-    and tells its ensemble alone.
+    It has what belongs to the hypotheses of a batch: the source around their sentences and their
+    longest lengths. fairseq drops those of finished sentences, and tells its ensemble alone.
     """
 
     def __init__(self, models: list[nn.Module], generator: TextGenerator) -> None:
@@ -30,7 +30,7 @@ class DocumentEnsemble(LimitedEnsemble):
         self.separator = Separator(generator.tgt_dict)
         self.caches: list[KeyCache] | None = None
         self.encoder_outs: list[EncoderOut] = []
-        self.lengths = torch.empty(0)
+        self.lengths = torch.empty(0)  # source tokens of the sentences, int64 [R]
 
     def begin(
         self,

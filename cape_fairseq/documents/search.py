@@ -2,8 +2,8 @@
 
 The search of a sentence is one of fairseq's generator, with the encoder's output inside its window.
 It ends with EOS; a separator is written between sentences. If the decoder sees earlier target
-sentences, the best hypothesis of each is fixed ("committed") before the next begins. Otherwise
-all sentences of all documents are searched side by side.
+sentences, the best hypothesis of each is fixed before the next begins. Otherwise all sentences of
+all documents are searched side by side.
 """
 
 from __future__ import annotations
