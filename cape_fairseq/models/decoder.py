@@ -65,10 +65,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
-        length = prev_output_tokens.size(1)
-        step = Step(length)
-        if incremental_state is not None:
-            step = self.begin_step(length if all_tokens else 1, incremental_state)
+        step = self.begin_step(prev_output_tokens.size(1), all_tokens, incremental_state)
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
         source = get_source(encoder_out)
@@ -89,13 +86,18 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             attention = self.average_weights(weights[wanted], encoder_out).type_as(x)
         return x, {"attn": [attention], "inner_states": states}
 
-    def begin_step(self, queries: int, incremental_state: IncrementalState) -> Step:
-        """Begin a step that keeps the keys of its tokens for later ones."""
+    def begin_step(
+        self, length: int, all_tokens: bool, incremental_state: IncrementalState | None
+    ) -> Step:
+        """Say what a call computes for so many tokens: all scores in parallel, or in a step, which
+        keeps keys for later ones, those of the last token."""
+        if incremental_state is None:
+            return Step(length)
         cache = incremental_state.setdefault(KEY_CACHE, KeyCache())
         cache.reach = self.token_windows.attention
         attention = self.layers[0].encoder_attn
         source = {} if attention is None else attention._get_input_buffer(incremental_state)
-        return Step(queries, cache, has_source_keys=bool(source))
+        return Step(length if all_tokens else 1, cache, has_source_keys=bool(source))
 
     def computes_weights(self, alignment_layer: int | None, step: Step) -> bool:
         """Return whether weights of the cross-attention are computed: where they are asked for, and
