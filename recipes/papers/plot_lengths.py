@@ -25,7 +25,7 @@ def main() -> None:
     lines: dict[str, dict[int, list[float]]] = {name: {} for name in (*SYSTEMS.values(), ALONE)}
     alone: dict[tuple[int, int], float] = {}
     for record in records:
-        if record["test"] not in LENGTHS:
+        if record["test"] not in LENGTHS or record["system"] not in SYSTEMS:
             continue
         length = LENGTHS[record["test"]]
         lines[SYSTEMS[record["system"]]].setdefault(length, []).append(record["bleu"])
