@@ -36,14 +36,10 @@ def test_fairseq_accepts_the_options_of_every_system(table, name, tmp_path):
     is_published = table not in ("smoke", "multi30k_tiny", "length") and "plot" not in config
     if is_published and not system.get("extra"):
         assert "published" in system or name == "sinpos-input"
+    arch = system.get("arch") or f"{system['encoding']}_transformer{config['size']}"
     arguments = [
-        "data",
-        "--user-dir",
-        str(ROOT / "cape_fairseq"),
-        "--task",
-        "translation",
-        "--arch",
-        system.get("arch") or f"{system['encoding']}_transformer{config['size']}",
+        *("data", "--user-dir", str(ROOT / "cape_fairseq")),
+        *("--task", "translation", "--arch", arch),
         *shlex.split(config["training"]),
         *shlex.split(config.get("options", "")),
         *shlex.split(system.get("options", "")),
