@@ -169,11 +169,9 @@ def test_alignments_are_printed(data_bin, cape_checkpoint, more):
         assert all(source <= len(sources[number].split()) for source, _ in pairs)
 
 
-def test_alignments_cannot_be_learned_from():
-    task = SmallTask()
-    task.cfg = Namespace(load_alignments=True)
-    with pytest.raises(ValueError, match="--load-alignments"):
-        build_model(Namespace(arch=ARCH, **SMALL), task)
+def test_alignments_cannot_be_learned_from(data_bin, tmp_path):
+    output = train(data_bin, tmp_path, "--load-alignments", arch=ARCH, check=False)
+    assert "ValueError: --load-alignments" in output
 
 
 def test_validation_of_stacks_is_an_error_that_names_what_works(data_bin, cape_checkpoint):

@@ -55,6 +55,10 @@ class DocumentEnsemble(LimitedEnsemble):
             for number in range(self.models_size)
         ]
 
+    def finish(self) -> None:
+        """Let go of what :meth:`begin` took up."""
+        self.encoder_outs, self.caches = [], None
+
     def forward_encoder(self, net_input: dict[str, Tensor]) -> list[EncoderOut]:
         self.longest = self.limit_lengths(self.lengths).unsqueeze(1)
         return self.encoder_outs

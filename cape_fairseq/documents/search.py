@@ -53,7 +53,8 @@ class DocumentGenerator(TextGenerator):
         return DocumentEnsemble(models, self)
 
     def limit_lengths(self, lengths: Tensor) -> Tensor:
-        """Return the longest output for sources of these lengths; a word fits after a prefix."""
+        """Return the longest output for sources of these lengths, at least a word after the prefix;
+        fairseq's limit of the whole batch may cut that."""
         prefix = len(self.sentence_prefix)
         limits = super().limit_lengths(lengths)
         return limits.clamp(min=prefix + 1) if prefix else limits
@@ -88,6 +89,7 @@ class DocumentGenerator(TextGenerator):
             found = self.search_in_order(documents, **kwargs)
         else:
             found = self.search_side_by_side(documents, **kwargs)
+        self.model.finish()
         return [self.join_sentences(sentences) for sentences in found]
 
     def search_in_order(self, documents: EncodedDocuments, **kwargs: Any) -> list[list[Hypotheses]]:

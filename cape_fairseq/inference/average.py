@@ -108,7 +108,10 @@ def check_same_model(path: Path, model: State, first_path: Path, first: State) -
     shapes = [{k: v.shape for k, v in m.items() if k not in OWN} for m in (model, first)]
     if shapes[0] != shapes[1]:
         raise UserError(f"{path} has other parameters than {first_path}")
-    own, other = Identity.read(model), Identity.read(first)
+    try:
+        own, other = Identity.read(model), Identity.read(first)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
     changes = own.list_changes(other)
     differs = [f"another dictionary ({s})" for s in own.words if own.words[s] != other.words[s]]
     if changes:

@@ -40,7 +40,6 @@ DIMENSIONS = (  # heads, activation and the scale of embeddings are in the shape
     "output_bias",
     "residual_init",
 )
-TABLE_LENGTHS = ("max_source_positions", "max_target_positions")
 # Defaults of this package's options, which stock checkpoints lack.
 DEFAULTS = {item.name: item.default for item in list_fields(ModelOptions)}
 
@@ -72,7 +71,7 @@ class Identity(NamedTuple):
         base = find_encoding(cfg).find_base(cfg).name
         sides = {"source": model.encoder.dictionary, "target": model.decoder.dictionary}
         words = {side: digest(hash_words(dictionary)) for side, dictionary in sides.items()}
-        return cls(cfg.position_encoding, base, options, read_dimensions(cfg, base), words)
+        return cls(cfg.position_encoding, base, options, read_dimensions(cfg), words)
 
     @classmethod
     def read(cls, state: State, options: Any = None) -> Identity:
@@ -90,14 +89,14 @@ class Identity(NamedTuple):
             return cls.decode(state[IDENTITY])
         if FORMER_OPTIONS not in state:
             name = "abspos" if any(map(LEARNED_POSITIONS.fullmatch, state)) else "sinpos"
-            dimensions = read_dimensions(options, name)
+            dimensions = read_dimensions(options)
             stock = {"position_encoding": name, "source_bos": "off"}
             return cls(name, name, stock, dimensions, {}, is_stock=True)
         if not all(key in state for key in FORMER_WORDS.values()):
             raise ValueError("the checkpoint is older than version 1.2 of this package; retrain it")
         former = json.loads(bytes(state[FORMER_OPTIONS].tolist()))
         base, words = former.pop("base"), {s: digest(state[k]) for s, k in FORMER_WORDS.items()}
-        dimensions = read_dimensions(options, base)
+        dimensions = read_dimensions(options)
         return cls(former["position_encoding"], base, former, dimensions, words)
 
     @classmethod
@@ -135,21 +134,21 @@ class Identity(NamedTuple):
         return {name: (own, its) for name, (own, its) in pairs.items() if own != its}
 
 
-def read_dimensions(options: Any, base: str) -> dict[str, Any]:
-    """Return the dimensions that the options of a model give, those of learned tables included."""
+def read_dimensions(options: Any) -> dict[str, Any]:
+    """Return the dimensions that the options of a model give."""
     if options is None:
         return {}
     values = OmegaConf.to_container(options) if OmegaConf.is_config(options) else options
     values = vars(values) if isinstance(values, Namespace) else values
-    names = DIMENSIONS + TABLE_LENGTHS if base == "abspos" else DIMENSIONS
-    return {name: read_option(values, name) for name in names}
+    return {name: read_option(values, name) for name in DIMENSIONS}
 
 
 def read_option(values: Any, name: str) -> Any:
     """Return an option, or its default if it is this package's, or None. fairseq-hydra-train may
     store the options of a side under its name."""
     side, _, part = name.partition("_")
-    if side in SIDES and isinstance(values, dict) and isinstance(values.get(side), dict):
+    is_stored = isinstance(values, dict)
+    if is_stored and name not in values and isinstance(values.get(side), dict):
         return values[side].get(part)
     get = values.get if isinstance(values, dict) else lambda key: getattr(values, key, None)
     value = get(name)
@@ -186,9 +185,10 @@ def check_identity(stored: Identity, current: Identity) -> None:
     for side, (count, text) in stored.words.items():
         its_count, its_text = current.words[side]
         if text != its_text:
+            differs = "" if count != its_count else ", other words or another order"
             raise ValueError(
                 f"the {side} dictionary is not the checkpoint's: it has {its_count} words, the "
-                f"checkpoint's {count}{'' if count != its_count else ', in another order'}; "
+                f"checkpoint's {count}{differs}; "
                 "binarize with the checkpoint's dict.*.txt (fairseq-preprocess --srcdict, "
                 "--tgtdict)"
             )

@@ -162,7 +162,8 @@ def list_options(cfg: Any) -> list[Field]:
 def is_checkpoint(args: Any) -> bool:
     """Return whether ``args`` are the options of a checkpoint. fairseq does not say so: it hands
     over what :func:`base_architecture` filled in and the checkpoint stored."""
-    return getattr(args, "is_filled_in", False)
+    is_former = hasattr(args, "source_scale_counted")  # of before version 1.2.0
+    return is_former or getattr(args, "is_filled_in", False)
 
 
 def base_architecture(args: Any) -> None:

@@ -82,7 +82,8 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             if step.cache is not None and not features_only:
                 x = self.delay_end(x, aligned)
         attention = None
-        if weighted and plan.cross_attention[wanted].blocks is None:  # not of some keys alone
+        has_all_keys = plan.cross_attention[wanted].blocks is None
+        if wanted in weighted and wanted in weights and has_all_keys:
             attention = self.average_weights(weights[wanted], encoder_out).type_as(x)
         return x, {"attn": [attention], "inner_states": states}
 
@@ -135,7 +136,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             self.compute_biases(queries, None if step.has_source_keys else source, bound),
             self.plan_self_attention(keys, attended, step.queries, causal=True),
             cross_plan,
-            weighted if aligned is None else [weighted, self.num_layers - 1],
+            weighted if aligned is None else [*weighted, self.num_layers - 1],
         )
         return plan, aligned
 

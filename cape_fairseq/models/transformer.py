@@ -63,7 +63,6 @@ class PositionalTransformer(TransformerModelBase):
         base_architecture(args)
         fill_max_positions(args)
         validate_options(args)
-        reject_alignments(task)
         share_if_joined(args, task)
         scale = resolve_source_scale(args, task)
         options = Namespace(**OmegaConf.to_container(args)) if OmegaConf.is_config(args) else args
@@ -215,13 +214,6 @@ def to_device(noise: Noise, device: torch.device) -> Noise:
     if noise is None:
         return None
     return type(noise)(*(part.to(device, non_blocking=True) for part in noise))
-
-
-def reject_alignments(task: Any) -> None:
-    """Raise ValueError for ``--load-alignments``, with which a criterion learns from alignments."""
-    options = getattr(task, "cfg", None) or getattr(task, "args", None)
-    if getattr(options, "load_alignments", False):
-        raise ValueError("--load-alignments is not supported: no attention weights in training")
 
 
 def share_if_joined(args: Any, task: Any) -> None:

@@ -86,9 +86,11 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     """
     keys = [key for key in state_dict if key.startswith(prefix)]
     stored = Checkpoint.read({key.removeprefix(prefix): state_dict.pop(key) for key in keys})
-    check_identity(stored.identity, Identity.of(model))
-    changes = compare(stored, model)
-    report(stored, model, changes)
+    current = Identity.decode(model.identity)  # --store-ema loads a state in every update
+    check_identity(stored.identity, current)
+    check_tables(stored, model)
+    changes = compare(stored, model, current)
+    report(stored, model, changes, current)
     state = build_state(changes, stored, model)
     state_dict.update({prefix + key: value for key, value in state.items()})
 
@@ -99,10 +101,24 @@ def rename(key: str) -> str:
     return f"{match[1]}.positions.tables.0" if match else key
 
 
-def compare(stored: Checkpoint, model: nn.Module) -> Changes:
+def check_tables(stored: Checkpoint, model: nn.Module) -> None:
+    """Raise ValueError if a learned table of positions has another length than the checkpoint's."""
+    for key, value in model.state_dict().items():
+        old = stored.state.get(key)
+        if ".positions.tables." in key and old is not None and len(old) != len(value):
+            side = "source" if key.startswith("encoder.") else "target"
+            given = getattr(model.cfg, f"max_{side}_positions")
+            wanted = given + len(old) - len(value)
+            raise ValueError(
+                f"the checkpoint has a table of {wanted} {side} positions, and this model one of "
+                f"{given}; give --max-{side}-positions {wanted}"
+            )
+
+
+def compare(stored: Checkpoint, model: nn.Module, current: Identity) -> Changes:
     """Find what loading a checkpoint into a model changes; neither is changed here."""
     own = model.state_dict()
-    renamed = rename_base_encoding(stored, Identity.of(model))
+    renamed = rename_base_encoding(stored, current)
     names = {renamed.get(key, key) for key in stored.state}
     missing = [key for key in own if key not in names]
     return Changes(
@@ -167,13 +183,13 @@ def list_parameters(names: list[str]) -> str:
     return ", ".join(dict.fromkeys(LAYER.sub(".layers.*.", name) for name in names))
 
 
-def report(stored: Checkpoint, model: nn.Module, changes: Changes) -> None:
+def report(stored: Checkpoint, model: nn.Module, changes: Changes, current: Identity) -> None:
     """Log the checkpoint's source scale if it counts, and one warning with all changes, or that a
     checkpoint of fairseq needs none."""
     scale = f"{changes.scale:.4f}"
     if scale != f"{float(model.encoder.source_scale):.4f}":  # what was logged with the options
         logger.info("source scale %s, the checkpoint's", scale)
-    messages = describe(changes, stored, Identity.of(model))
+    messages = describe(changes, stored, current)
     source = "a checkpoint of stock fairseq, " if stored.identity.is_stock else ""
     old, new = stored.identity.encoding, model.cfg.position_encoding
     if messages:

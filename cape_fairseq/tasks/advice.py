@@ -23,6 +23,7 @@ def give_advice(load_checkpoint: Callable) -> Callable:
 
     @functools.wraps(load_checkpoint)
     def wrapped(cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        reject_alignments(trainer)
         result = load_checkpoint(cfg, trainer, *args, **kwargs)
         if trainer.is_data_parallel_master:
             for text in list_warnings(trainer):
@@ -31,6 +32,15 @@ def give_advice(load_checkpoint: Callable) -> Callable:
         return result
 
     return wrapped
+
+
+def reject_alignments(trainer: Trainer) -> None:
+    """Raise ValueError for ``--load-alignments``, with which a criterion learns from alignments,
+    and a model of this package."""
+    options = getattr(trainer.task, "cfg", None) or getattr(trainer.task, "args", None)
+    is_own = hasattr(trainer.get_model(), "prepare_checkpoint")
+    if is_own and getattr(options, "load_alignments", False):
+        raise ValueError("--load-alignments is not supported: no attention weights in training")
 
 
 def list_warnings(trainer: Trainer) -> Iterator[str]:

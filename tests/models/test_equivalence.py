@@ -88,6 +88,26 @@ def test_alignments_equal_fairseqs():
     torch.testing.assert_close(found[0][real], found[1][real], atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("layer", [0, 1])
+def test_weights_of_a_layer_where_the_look_ahead_is_measured(layer):
+    """With an alignment the weights of the last layer are needed, too."""
+    source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
+    model = build("rope_cross")
+    with torch.no_grad():
+        _, extra = model(source, None, target, alignment_layer=layer)
+    assert extra["attn"][0].shape == (2, 6, 7)
+
+
+def test_without_cross_attention_there_are_no_weights():
+    source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
+    model = build("sinpos", no_cross_attention=True)
+    with torch.no_grad():
+        encoder_out, state = model.encoder(source), {}
+        for length in (1, 2):
+            _, extra = model.decoder(target[:, :length], encoder_out, state)
+            assert extra["attn"] == [None]
+
+
 def test_alignments_leave_the_source_bos_out():
     source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
     with torch.no_grad():

@@ -9,7 +9,7 @@ import logging
 import pytest
 import torch
 
-from cape_fairseq.models.checkpoint import Identity, hash_words
+from cape_fairseq.models.checkpoint import Identity, hash_words, read_dimensions
 from tests.support import ENCODINGS, SYSTEMS, build, build_stock, make_batch
 
 SOURCE, TARGET = make_batch([7, 3], left=True), make_batch([6, 6], begin=True)
@@ -161,6 +161,10 @@ class TestWarmStart:
         with pytest.raises(ValueError, match="--max-target-positions 40"):
             load(build("abspos"), build("abspos", max_target_positions=40))
 
+    def test_a_source_bos_makes_a_table_longer(self):
+        with pytest.raises(ValueError, match="--max-source-positions"):
+            load(build("abspos", source_bos="on"), build("abspos"))
+
     def test_an_adaptive_softmax_with_shared_embeddings(self):
         """fairseq adds an output projection to such checkpoints, which the model lacks."""
         options = {"share_all_embeddings": True, "adaptive_softmax_cutoff": "20,40"}
@@ -213,6 +217,17 @@ class TestFormats:
         model.prepare_checkpoint(checkpoint)
         with pytest.raises(ValueError, match="--encoder-attention-heads 4"):
             model.load_state_dict(checkpoint["model"], strict=True)
+
+    def test_the_context_of_a_stored_model_may_be_lowered(self):
+        stored = {"source_scale_counted": None, "target_context": 2}
+        model = build("rope_cross", sentence_context=0, **stored)
+        assert model.decoder.window.before == 0
+
+    def test_sides_of_hydra_do_not_replace_options(self):
+        stored = {"encoder_embed_dim": 512, "encoder": {"embed_dim": 64, "layers": 2}}
+        found = read_dimensions(stored)
+        assert found["encoder_embed_dim"] == 512
+        assert found["encoder_layers"] == 2
 
     def test_an_older_and_a_later_one_are_errors(self):
         model, (_, state) = build("cape"), self.make_former("cape")
