@@ -1,4 +1,4 @@
-"""What a checkpoint says about its model, and whether another model can load it."""
+"""The identity of a checkpoint, and the check that a model can load it."""
 
 from __future__ import annotations
 
@@ -44,15 +44,22 @@ DIMENSIONS = (  # heads, activation and the scale of embeddings are in the shape
 DEFAULTS = {item.name: item.default for item in list_fields(ModelOptions)}
 
 
+class Words(NamedTuple):
+    """The words of a dictionary."""
+
+    count: int
+    digest: str  # of the words in their order
+
+
 class Identity(NamedTuple):
-    """What gives the parameters of a checkpoint their meaning.
+    """The meaning of a checkpoint's parameters.
 
     Args:
         encoding: ``--position-encoding``.
         base: the encoding that computes positions: its own, or that which FLOATER stands on.
         options: all position options that apply, by name.
         dimensions: those of the network, by option; none if they are not known.
-        words: number and digest of the words of each side, ``source`` and ``target``.
+        words: those of the ``source`` and of the ``target``; none if they are not known.
         is_stock: whether the model is fairseq's own.
     """
 
@@ -60,7 +67,7 @@ class Identity(NamedTuple):
     base: str
     options: dict[str, Any]
     dimensions: dict[str, Any]
-    words: dict[str, list[Any]]
+    words: dict[str, Words]
     is_stock: bool = False
 
     @classmethod
@@ -69,8 +76,10 @@ class Identity(NamedTuple):
         cfg = model.cfg
         options = {item.name: getattr(cfg, item.name) for item in list_options(cfg)}
         base = find_encoding(cfg).find_base(cfg).name
-        sides = {"source": model.encoder.dictionary, "target": model.decoder.dictionary}
-        words = {side: digest(hash_words(dictionary)) for side, dictionary in sides.items()}
+        words = {
+            "source": digest(hash_words(model.encoder.dictionary)),
+            "target": digest(hash_words(model.decoder.dictionary)),
+        }
         return cls(cfg.position_encoding, base, options, read_dimensions(cfg), words)
 
     @classmethod
@@ -87,16 +96,16 @@ class Identity(NamedTuple):
         """
         if IDENTITY in state:
             return cls.decode(state[IDENTITY])
+        dimensions = read_dimensions(options)
         if FORMER_OPTIONS not in state:
             name = "abspos" if any(map(LEARNED_POSITIONS.fullmatch, state)) else "sinpos"
-            dimensions = read_dimensions(options)
             stock = {"position_encoding": name, "source_bos": "off"}
             return cls(name, name, stock, dimensions, {}, is_stock=True)
         if not all(key in state for key in FORMER_WORDS.values()):
             raise ValueError("the checkpoint is older than version 1.2 of this package; retrain it")
         former = json.loads(bytes(state[FORMER_OPTIONS].tolist()))
-        base, words = former.pop("base"), {s: digest(state[k]) for s, k in FORMER_WORDS.items()}
-        dimensions = read_dimensions(options)
+        base = former.pop("base")
+        words = {side: digest(state[key]) for side, key in FORMER_WORDS.items()}
         return cls(former["position_encoding"], base, former, dimensions, words)
 
     @classmethod
@@ -107,6 +116,7 @@ class Identity(NamedTuple):
             ValueError: a later version of this package wrote it.
         """
         fields = json.loads(bytes(buffer.tolist()))
+        fields["words"] = {side: Words(*words) for side, words in fields["words"].items()}
         if fields.pop("format") > FORMAT:
             raise ValueError("the checkpoint is of a later version of cape_fairseq; update it")
         return cls(**fields)
@@ -147,11 +157,12 @@ def read_option(values: Any, name: str) -> Any:
     """Return an option, or its default if it is this package's, or None. fairseq-hydra-train may
     store the options of a side under its name."""
     side, _, part = name.partition("_")
-    is_stored = isinstance(values, dict)
-    if is_stored and name not in values and isinstance(values.get(side), dict):
-        return values[side].get(part)
-    get = values.get if isinstance(values, dict) else lambda key: getattr(values, key, None)
-    value = get(name)
+    if not isinstance(values, dict):
+        value = getattr(values, name, None)
+    elif name not in values and isinstance(values.get(side), dict):
+        value = values[side].get(part)
+    else:
+        value = values.get(name)
     return DEFAULTS.get(name) if value is None else value
 
 
@@ -161,10 +172,10 @@ def hash_words(dictionary: Dictionary) -> Tensor:
     return torch.tensor([int.from_bytes(d.digest(), "big", signed=True) for d in digests])
 
 
-def digest(hashes: Tensor) -> list[Any]:
-    """Return the number of words and a digest of their hashes."""
+def digest(hashes: Tensor) -> Words:
+    """Return the words that have these hashes, int64 [V]."""
     text = ",".join(map(str, hashes.tolist()))
-    return [len(hashes), hashlib.blake2b(text.encode(), digest_size=16).hexdigest()]
+    return Words(len(hashes), hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
 
 def check_identity(stored: Identity, current: Identity) -> None:
@@ -182,16 +193,8 @@ def check_identity(stored: Identity, current: Identity) -> None:
             f"this checkpoint has {stored.base} positions, which FLOATER keeps, and "
             f"--floater-base-encoding is {stands_on}; give --floater-base-encoding {stored.base}"
         )
-    for side, (count, text) in stored.words.items():
-        its_count, its_text = current.words[side]
-        if text != its_text:
-            differs = "" if count != its_count else ", other words or another order"
-            raise ValueError(
-                f"the {side} dictionary is not the checkpoint's: it has {its_count} words, the "
-                f"checkpoint's {count}{differs}; "
-                "binarize with the checkpoint's dict.*.txt (fairseq-preprocess --srcdict, "
-                "--tgtdict)"
-            )
+    for side, words in stored.words.items():
+        check_words(side, words, current.words[side])
     conflicts = list_conflicts(stored, current)
     given = [format_flag(n) if v is True else f"{format_flag(n)} {v}" for n, v in conflicts if v]
     left_out = [format_flag(name) for name, value in conflicts if not value]
@@ -201,6 +204,18 @@ def check_identity(stored: Identity, current: Identity) -> None:
         raise ValueError(
             f"the checkpoint's model has other dimensions or options; {', '.join(advice)}"
         )
+
+
+def check_words(side: str, stored: Words, current: Words) -> None:
+    """Raise ValueError if the dictionary of a side is not the checkpoint's."""
+    if stored == current:
+        return
+    differs = ", other words or another order" if stored.count == current.count else ""
+    raise ValueError(
+        f"the {side} dictionary is not the checkpoint's: it has {current.count} words, the "
+        f"checkpoint's {stored.count}{differs}; binarize with the checkpoint's dict.*.txt "
+        "(fairseq-preprocess --srcdict, --tgtdict)"
+    )
 
 
 def list_conflicts(stored: Identity, current: Identity) -> list[tuple[str, Any]]:

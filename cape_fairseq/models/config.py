@@ -162,8 +162,7 @@ def list_options(cfg: Any) -> list[Field]:
 def is_checkpoint(args: Any) -> bool:
     """Return whether ``args`` are the options of a checkpoint. fairseq does not say so: it hands
     over what :func:`base_architecture` filled in and the checkpoint stored."""
-    is_former = hasattr(args, "source_scale_counted")  # of before version 1.2.0
-    return is_former or getattr(args, "is_filled_in", False)
+    return hasattr(args, "source_scale_counted")
 
 
 def base_architecture(args: Any) -> None:
@@ -189,7 +188,6 @@ def base_architecture(args: Any) -> None:
     default_bos = "off" if has_documents(args) else base.default_source_bos
     args.source_bos = args.source_bos or default_bos
     resolve_target_context(args, is_stored)
-    args.is_filled_in = True
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
     args.is_profiled = getattr(args, "is_profiled", False)  # ADMIN's weights are set
 

@@ -1,5 +1,4 @@
-"""What the decoder knows besides hidden states: where the source's tokens are, and the keys of its
-own earlier tokens."""
+"""The state of decoding: places of the source's tokens, and the keys of earlier target tokens."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ NO_PLAN = AttentionPlan()
 
 
 class SidePlan(NamedTuple):
-    """What all layers of an encoder or a decoder are told."""
+    """The plan of all layers of an encoder or a decoder."""
 
     embeddings: list[Tensor]  # added to the inputs of the first layers, [B or 1, T, C] each
     self_attention: list[AttentionPlan]  # of each layer
