@@ -39,7 +39,8 @@ def choose_targets(kind: str, sentences: list[int], lengths: list[int]) -> tuple
     count = len(sentences)
     order = list(range(count))
     if kind == "exchanged in pairs":
-        order = [i ^ 1 if (i ^ 1) < count else i for i in order]
+        for first in range(0, count - 1, 2):
+            order[first : first + 2] = [first + 1, first]
     elif kind == "a fifth missing":
         first = count * 2 // 5
         order = order[:first] + order[first + max(1, count // 5) :]
