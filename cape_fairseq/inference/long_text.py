@@ -42,7 +42,7 @@ class LongText(NamedTuple):
         Raises:
             UserError: an option is not allowed, or the model cannot have it.
         """
-        encoding = getattr(model.encoder, "encoding", None)
+        encoding = getattr(model.encoder, "base_encoding", None)
         if not getattr(encoding, "rotates_cross_attention", False):
             reject(options, "its encoding does not rotate cross-attention, as rope_cross does")
             return None

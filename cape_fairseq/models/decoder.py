@@ -204,7 +204,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         if self.window is not None:
             new = layout.select(slice(-step.queries, None))
             layout = step.cache.advance(new, self.window)
-            attended = self.encoding.attention_positions(layout.offset, layout.column, False)
+            attended = self.base_encoding.attention_positions(layout.offset, layout.column, False)
             return layout, attended
         seen = slice(step.cache.count_unseen(layout.padding.size(1) - step.queries), None)
         return layout.select(seen), attended[:, seen]

@@ -92,7 +92,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         self, layout: Layout, positions: Tensor, statistic: SourceStatistic
     ) -> SourceState:
         """Return what the decoder needs to know of the source."""
-        if not self.encoding.rotates_cross_attention:
+        if not self.base_encoding.rotates_cross_attention:
             return SourceState(layout.expand(), statistic=statistic)
         if self.counts_through_text:
             positions = self.scale_positions(layout.index)
@@ -161,7 +161,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
 
     def max_positions(self) -> int:
         """Return the number of source tokens, without the BOS."""
-        if self.bos is None or self.encoding.max_length is None:
+        if self.bos is None or self.base_encoding.max_length is None:
             return self.length_limit
         return self.length_limit - 1  # the table has a row for the BOS
 

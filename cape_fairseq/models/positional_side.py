@@ -52,18 +52,24 @@ class PositionalSide:
         for number in range(len(self.layers)):
             layer = self.layers[number]
             layer.number = number  # iteration over the layers may drop some (layer drop)
-            layer.self_attn.kernel = self.encoding.build_kernel(number)
+            layer.self_attn.kernel = self.base_encoding.build_kernel(number)
             layer.self_attn.layer = number
 
     @property
     def encoding(self) -> PositionEncoding:
-        """Return the position encoding."""
+        """Return the position encoding, which adds vectors and biases."""
         return self.positions
+
+    @property
+    def base_encoding(self) -> PositionEncoding:
+        """Return what computes positions, rotations and biases of scores: the encoding itself, or
+        the one that FLOATER adds to."""
+        return getattr(self.positions, "base_encoding", self.positions)
 
     @property
     def augmenter(self) -> PositionEncoding | RandomPositions:
         """Return what samples noise and adds it to positions."""
-        return self.random_positions or self.encoding
+        return self.random_positions or self.base_encoding
 
     @property
     def separator(self) -> Separator | None:
@@ -73,7 +79,7 @@ class PositionalSide:
     @property
     def length_limit(self) -> int:
         """Return the number of tokens that a text may have."""
-        limit = None if self.window is not None else self.encoding.max_length
+        limit = None if self.window is not None else self.base_encoding.max_length
         return UNLIMITED if limit is None else limit
 
     @property
@@ -117,7 +123,7 @@ class PositionalSide:
         offsets, columns = map(self.scale_positions, (layout.offset, layout.column))
         augmented = self.augmenter.augment(offsets, layout.padding, noise, statistic)
         is_augmented = noise is not None or statistic is not None
-        attended = self.encoding.attention_positions(augmented, columns, is_augmented)
+        attended = self.base_encoding.attention_positions(augmented, columns, is_augmented)
         return TokenPositions(augmented, attended)
 
     def plan_self_attention(
@@ -128,7 +134,7 @@ class PositionalSide:
         q_layout, q_positions = layout.select(slice(-queries, None)), positions[:, -queries:]
 
         def compute_bias(rows: slice, columns: slice) -> Tensor | None:
-            return self.encoding.score_bias(q_positions[:, rows], positions[:, columns])
+            return self.base_encoding.score_bias(q_positions[:, rows], positions[:, columns])
 
         # Padding on the right is later than every real token, and so hidden already.
         check_padding = has_leading_padding if causal else has_padding
@@ -148,7 +154,7 @@ class PositionalSide:
                 bias=compute_bias,
             )
             mask, blocks = limits.divide()
-        rotation = self.encoding.rotation(q_positions)
+        rotation = self.base_encoding.rotation(q_positions)
         return AttentionPlan(mask, blocks, causal, rotation, rotation)
 
     def list_conditions(self, queries: Layout, keys: Layout, causal: bool) -> list[Condition]:

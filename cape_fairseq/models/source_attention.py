@@ -79,12 +79,12 @@ class SourceAttention:
     ) -> AttentionPlan:
         """Plan the cross-attention of queries at these positions among those of the source."""
         mask, blocks = self.plan_source_mask(queries, positions, source)
-        if not self.encoding.rotates_cross_attention:
+        if not self.base_encoding.rotates_cross_attention:
             return AttentionPlan(mask, blocks)
         key_rotation = None
         if not step.has_source_keys:
-            key_rotation = self.encoding.rotation(source.positions)
-        rotation = self.encoding.rotation(positions)
+            key_rotation = self.base_encoding.rotation(source.positions)
+        rotation = self.base_encoding.rotation(positions)
         return AttentionPlan(mask, blocks, query_rotation=rotation, key_rotation=key_rotation)
 
     def plan_source_mask(
@@ -133,7 +133,7 @@ class SourceAttention:
     def measures_look_ahead(self, step: Step) -> bool:
         """Return whether a pass is that of a validation, of texts and not of documents."""
         is_validation = step.cache is None and not self.training and not torch.is_grad_enabled()
-        is_text = self.window is None and self.encoding.rotates_cross_attention
+        is_text = self.window is None and self.base_encoding.rotates_cross_attention
         return is_validation and is_text
 
     def record_look_ahead(self, tokens: AlignedTokens, weights: Tensor) -> None:

@@ -5,19 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.modules.kernels import DotProduct
 from cape_fairseq.modules.plan import AttentionBiases
 from cape_fairseq.options import require
 from cape_fairseq.positions.base import (
     ENCODINGS,
     LayerBiases,
-    Noise,
     PositionEncoding,
     Side,
-    SourceStatistic,
     register_encoding,
 )
 from cape_fairseq.positions.floater_dynamics import build_dynamics, solve_rk4
@@ -65,10 +62,10 @@ class FLOATER(PositionEncoding):
     """Vectors p(t) with dp/dt = h(t, p), read at t = 0, Delta, 2 Delta, ... (Eq. 8).
 
     In the bias form (Eqs. 12-13) p(t) - p(0) is a bias of queries, keys and values in every
-    attention, beside the positions of ``base_encoding``, to which all other hooks are delegated. In
-    the additive form p(t) is added to the input of layers. Vectors run along the token's offset in
-    its sentence. In the bias form h starts with a zero output, so that a new model equals its base
-    encoding at any length.
+    attention, beside ``base_encoding``, which computes all else (``PositionalSide.base_encoding``).
+    In the additive form p(t) is added to the input of layers. Vectors run along the token's offset
+    in its sentence. In the bias form h starts with a zero output, so that a new model equals its
+    base encoding at any length.
     """
 
     description = "vectors of a learned dynamical system, as biases of attention or added to layers"
@@ -78,9 +75,6 @@ class FLOATER(PositionEncoding):
         super().__init__(cfg, side)
         self.is_bias = cfg.floater_form == "bias"
         self.base_encoding = self.find_base(cfg)(cfg, side)
-        self.samples_noise = self.base_encoding.samples_noise
-        self.rotates_cross_attention = self.base_encoding.rotates_cross_attention
-        self.max_length = self.base_encoding.max_length
         is_decoder = side.name == "decoder"
         cross = CROSS_ATTENTION if is_decoder else ()
         self.names = (*SELF_ATTENTION, *cross) if self.is_bias else ("input",)
@@ -120,35 +114,6 @@ class FLOATER(PositionEncoding):
             expected = "side: encoder and decoder have different widths"
             require(widths[0] == widths[1], "floater_share", "both", expected)
         validate_solver(cfg)
-
-    def sample(
-        self, batch: int, source_length: int, target_length: int, generator: Generator
-    ) -> tuple[Noise, Noise]:
-        return self.base_encoding.sample(batch, source_length, target_length, generator)
-
-    def compute_statistic(self, positions: Tensor, padding: Tensor) -> SourceStatistic:
-        return self.base_encoding.compute_statistic(positions, padding)
-
-    def augment(
-        self,
-        positions: Tensor,
-        padding: Tensor,
-        noise: Noise = None,
-        statistic: SourceStatistic = None,
-    ) -> Tensor:
-        return self.base_encoding.augment(positions, padding, noise, statistic)
-
-    def attention_positions(self, positions: Tensor, columns: Tensor, is_augmented: bool) -> Tensor:
-        return self.base_encoding.attention_positions(positions, columns, is_augmented)
-
-    def rotation(self, positions: Tensor) -> Tensor | None:
-        return self.base_encoding.rotation(positions)
-
-    def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        return self.base_encoding.score_bias(q_positions, k_positions)
-
-    def build_kernel(self, layer: int) -> DotProduct:
-        return self.base_encoding.build_kernel(layer)
 
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
         if self.is_bias:

@@ -56,13 +56,12 @@ def test_only_training_is_random(system):
 def test_cross_attention_of_rope_cross_ignores_a_common_shift():
     """Rotations see differences, so that a shift of both sides changes nothing."""
     model = build("floater-rope_cross")
-    positions = model.encoder.encoding.base_encoding
     with torch.no_grad():
         before = model(SOURCE, None, TARGET)[0]
         for side in (model.encoder, model.decoder):
-            side.encoding.augment = lambda p, *_: p + 17.0
+            side.base_encoding.augment = lambda p, *_: p + 17.0
         after = model(SOURCE, None, TARGET)[0]
-    assert positions.rotates_cross_attention
+    assert model.encoder.base_encoding.rotates_cross_attention
     torch.testing.assert_close(before, after, atol=2e-5, rtol=1e-4)
 
 
