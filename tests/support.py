@@ -1,7 +1,5 @@
 """Small models and batches, and fairseq's commands."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """scripts/benchmark.py: what a GPU takes, on a CPU."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """The chunked criterion against fairseq's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import (

@@ -1,7 +1,5 @@
 """Repairs of fairseq and fairseq's less-travelled options, by its commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """``--floater-refresh``: the dynamics stand still between refreshes, whatever the optimizer."""
 
-from __future__ import annotations
-
 import socket
 from argparse import Namespace
 

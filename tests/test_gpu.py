@@ -1,7 +1,5 @@
 """Every encoding and documents on a GPU: pytest -m gpu."""
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -1,7 +1,5 @@
 """Texts longer than those of training: fairseq's commands and ``cape-fairseq translate``."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

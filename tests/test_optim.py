@@ -1,7 +1,5 @@
 """radam against the paper's algorithm."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """SIGTERM: what trainings do, and what other commands do."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """``recipes/pretrained.sh``: a trained model of OPUS-MT's kind, all ways."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

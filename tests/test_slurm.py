@@ -3,8 +3,6 @@
 Needs root and Debian's packages slurm-wlm and munge; run it by ``scripts/test.sh -m slurm``.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

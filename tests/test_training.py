@@ -1,7 +1,5 @@
 """fairseq's commands with the plugin: resume, several processes, hydra, generate, repairs."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """The encoding of docs/development.md, in a folder outside of the package."""
 
-from __future__ import annotations
-
 import re
 import sys
 

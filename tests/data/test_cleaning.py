@@ -1,7 +1,5 @@
 """Text as it comes, by examples."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

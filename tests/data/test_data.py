@@ -1,7 +1,5 @@
 """Junctions, groups of sentences, derived data, the synthetic corpus."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

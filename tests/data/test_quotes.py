@@ -1,7 +1,5 @@
 """Typographic quotes after Moses' tokenization and detokenization."""
 
-from __future__ import annotations
-
 import gzip
 from argparse import Namespace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The synthetic corpus: its promises about context, checked on all of it."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Documents of random tokens, and models that know them."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.utils.rnn import pad_sequence
 

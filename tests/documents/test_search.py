@@ -1,7 +1,5 @@
 """The search of documents, against searches of their sentences and the parallel pass."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq import search

@@ -1,7 +1,5 @@
 """Small outputs of fairseq-generate."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

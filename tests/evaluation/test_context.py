@@ -1,8 +1,7 @@
 """Contrastive tests and the gain of context, against scores of single texts."""
 
-from __future__ import annotations
-
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -51,13 +50,6 @@ def test_scores_are_those_of_the_last_sentence(context):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_the_last_sentences_are_kept():
-    text = Text(["a", "b", "c"], ["x", "y", "z"])
-    assert text.keep_last(0) == Text(["c"], ["z"])
-    assert text.keep_last(1) == Text(["b", "c"], ["y", "z"])
-    assert text.keep_last(5) == text
-
-
 @pytest.mark.parametrize(("target", "reach"), [(None, 3), (0, 2)])
 def test_reach(target, reach):
     assert find_reach(build_document_model("rope_cross", 1, target=target)) == reach
@@ -100,20 +92,34 @@ class TestContrastive:
         ]
         assert [item.earlier for item in borrowed] == [["C2"], [], ["E0", "E1"], [], ["C1", "C2"]]
 
-    def test_an_empty_line_ends_an_item(self, tmp_path):
-        (tmp_path / "source").write_text("a .\na .\n\na .\na .\n\n")
-        (tmp_path / "target").write_text("b\nc\n\nd\ne\n\n")
-        items = read_items(tmp_path / "source", tmp_path / "target")
-        assert [item.candidates for item in items] == [["b", "c"], ["d", "e"]]
-        (tmp_path / "target").write_text("b\nc\nx\nd\ne\n\n")
-        with pytest.raises(UserError):
-            read_items(tmp_path / "source", tmp_path / "target")
-
-    def test_entities_become_no_separator(self, tmp_path):
-        for name in ("source", "target"):
-            (tmp_path / name).write_text("a &lt;s&gt; b\na &lt;s&gt; b\n")
-        (item,) = read_items(tmp_path / "source", tmp_path / "target")
-        assert item.source == ["a <s> b"]
+    @pytest.mark.parametrize(
+        ("source", "target", "tokenizer", "expected"),
+        [  # an empty line ends an item
+            ("a .\na .\n\na .\na .\n\n", "b\nc\n\nd\ne\n\n", "moses", [["b", "c"], ["d", "e"]]),
+            ("a .\na .\n\na .\na .\n\n", "b\nc\nx\nd\ne\n\n", "moses", None),
+            # another context of the target is another item
+            (
+                "a <s> b\n" * 4,
+                "x <s> s\nx <s> r\ny <s> r\ny <s> s\n",
+                "moses",
+                [["s", "r"], ["r", "s"]],
+            ),
+            ("&lt;s&gt;\n" * 2, "&lt;s&gt;\nx\n", "moses", [["<s>", "x"]]),
+            ("&apos;\n" * 2, "&apos;\nx\n", "space", [["&apos;", "x"]]),
+            ("a .\n", "b .\nc .\n", "moses", None),
+            ("a . <s> b .\n", "c .\n", "moses", None),
+            ("a .\n", "b .\n", "moses", None),  # no wrong translation
+        ],
+    )
+    def test_items_of_files(self, source, target, tokenizer, expected, tmp_path):
+        for name, text in (("source", source), ("target", target)):
+            (tmp_path / name).write_text(text)
+        read = partial(read_items, tmp_path / "source", tmp_path / "target", tokenizer)
+        if expected is None:
+            with pytest.raises(UserError):
+                read()
+        else:
+            assert [item.candidates for item in read()] == expected
 
     @pytest.mark.parametrize("line", ["a .<s> b .", "a . _eos b ."])
     def test_other_separators_are_one_warning(self, tmp_path, line, caplog):
@@ -123,26 +129,7 @@ class TestContrastive:
         (record,) = caplog.records
         assert "line 3" in record.getMessage()
 
-    def test_tokenized_sets_keep_entities_of_moses(self, tmp_path):
-        for name in ("source", "target"):
-            (tmp_path / name).write_text("it &apos;s A .\nit &apos;s A .\n")
-        (item,) = read_items(tmp_path / "source", tmp_path / "target", "space")
-        assert item.source == ["it &apos;s A ."]
-
-    def test_the_same_source_with_another_target_context_is_another_item(self, tmp_path):
-        (tmp_path / "source").write_text("a car . <s> it is red .\n" * 4)
-        lines = (
-            "ein Auto . <s> es",
-            "ein Auto . <s> er",
-            "ein Wagen . <s> er",
-            "ein Wagen . <s> es",
-        )
-        (tmp_path / "target").write_text("".join(f"{line}\n" for line in lines))
-        items = read_items(tmp_path / "source", tmp_path / "target")
-        assert [item.candidates for item in items] == [["es", "er"], ["er", "es"]]
-
-    @pytest.mark.parametrize("normalize", [(), ("--normalize",)])
-    @pytest.mark.parametrize("context", [None, 0, 1])
+    @pytest.mark.parametrize(("context", "normalize"), [(None, ()), (0, ("--normalize",))])
     def test_shares_equal_scores_one_by_one(
         self, context, normalize, document_checkpoint, data_bin, tmp_path, capsys
     ):
@@ -175,21 +162,6 @@ class TestContrastive:
         files = ["--source", str(source), "--target", str(target), "--data", str(data_bin)]
         assert main(["contrastive", str(cape_checkpoint), *files, "--context", "1"]) == 1
         assert "sees 0" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(
-        ("source", "target", "words"),
-        [
-            ("a .\n", "b .\nc .\n", "1 lines"),
-            ("a . <s> b .\n", "c .\n", "line 1"),
-            ("a .\n", "b .\n", "no wrong translation"),
-        ],
-    )
-    def test_other_files_are_errors(self, source, target, words, tmp_path, capsys):
-        (tmp_path / "source").write_text(source)
-        (tmp_path / "target").write_text(target)
-        files = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "target")]
-        assert main(["contrastive", "x.pt", *files]) == 1
-        assert words in capsys.readouterr().err
 
 
 def test_the_interval_is_that_of_a_mean():
@@ -245,15 +217,6 @@ def test_sentences_without_a_wrong_context_are_counted():
     texts, left_out = read_texts([pair] * 10, list("aaaaaaabbc"), 3, None, None, None)
     assert [len(found) for found in texts.values()] == [3, 3, 3]
     assert left_out == 4  # after three sentences of a
-
-
-def test_a_single_document_has_no_wrong_context(document_checkpoint, data_bin, capsys):
-    (data_bin / "test.documents").write_text("a\n" * 13)
-    try:
-        assert main(["context-gain", f"a={document_checkpoint}", "--data", str(data_bin)]) == 1
-    finally:
-        (data_bin / "test.documents").unlink()
-    assert "no other document" in capsys.readouterr().err
 
 
 def test_context_gain_needs_documents_and_a_model_of_them(cape_checkpoint, data_bin, capsys):

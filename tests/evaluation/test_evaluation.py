@@ -1,7 +1,5 @@
 """The evaluation tools on small outputs of fairseq-generate, against slow rewrites."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -11,7 +9,6 @@ from sacrebleu.metrics import BLEU
 from scipy import stats
 
 from cape_fairseq.cli import TOOLS, main
-from cape_fairseq.evaluation.generated import read_generated
 from cape_fairseq.evaluation.position_loss import average_bins, average_windows, build_matrix
 from cape_fairseq.evaluation.scores import (
     compute_kept_ends,
@@ -20,15 +17,6 @@ from cape_fairseq.evaluation.scores import (
 )
 from cape_fairseq.options import format_flag
 from tests.evaluation.support import RNG, make_rows, write_output
-
-
-def test_sentences_are_read_in_order_in_nats(tmp_path):
-    rows = make_rows(1)
-    sentences = read_generated(write_output(tmp_path / "out", rows))
-    for sentence, (source, reference, translation, scores) in zip(sentences, rows, strict=True):
-        assert (sentence.source, sentence.reference) == (source, reference)
-        assert sentence.detokenized == translation
-        np.testing.assert_allclose(sentence.scores, scores, atol=1e-3)
 
 
 class TestPositionLoss:
@@ -91,16 +79,6 @@ class TestPositionLoss:
         assert main(["position-loss", f"a={path}"]) == 1
         assert "--score-reference" in capsys.readouterr().err
 
-    def test_systems_must_have_scored_the_same_references(self, tmp_path):
-        paths = [write_output(tmp_path / str(n), make_rows(1, n), True) for n in (3, 4)]
-        assert main(["position-loss", f"a={paths[0]}", f"b={paths[1]}"]) == 1
-
-
-def test_a_single_sentence_has_no_error(tmp_path, capsys):
-    path = write_output(tmp_path / "a.txt", make_rows(1, 1), True)
-    assert main(["position-loss", f"a={path}"]) == 0
-    assert "nan" not in capsys.readouterr().out
-
 
 def test_length_ratio_and_sentences_kept():
     references = ["a b . c d .", "e f !"]
@@ -149,16 +127,6 @@ def test_a_literal_mark_of_subwords_stays(tmp_path, capsys):
     path = write_output(tmp_path / "out", [("a", text, text, [-1.0])])
     assert main(["compare", f"a={path}"]) == 0
     assert "100.00" in capsys.readouterr().out
-    words = "one of many words that are whole " * 10
-    path = write_output(tmp_path / "bpe", [("a", f"{words}x@@ y", f"{words}x@@ y", [-1.0])])
-    assert main(["compare", f"a={path}"]) == 1
-    assert "--remove-bpe" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("tool", ["bleu-by-length", "token-wins", "shift-invariance"])
-def test_tools_of_one_file_a_system_reject_several(tool, capsys):
-    assert main([tool, "a=1.txt,2.txt", "b=3.txt"]) == 1
-    assert "a has 2 files" in capsys.readouterr().err
 
 
 def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
@@ -185,6 +153,11 @@ def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
     assert "100.00" in capsys.readouterr().out
     (tmp_path / "empty").write_text("")
     assert main(["compare", "--reference", str(tmp_path / "empty"), f"a={wide}"]) == 1
+
+
+def test_tools_of_one_file_a_system_reject_several(capsys):
+    assert main(["bleu-by-length", "a=1.txt,2.txt", "b=3.txt"]) == 1
+    assert "a has 2 files" in capsys.readouterr().err
 
 
 def test_compare_says_where_references_differ(tmp_path, capsys):
@@ -247,18 +220,11 @@ def test_token_wins_count_tokens_one_by_one(tmp_path):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_every_tool_has_help_with_two_examples(tool, capsys):
+def test_every_tool_has_help_with_examples(tool, capsys):
     with pytest.raises(SystemExit) as stop:
         main([tool, "--help"])
-    text = capsys.readouterr().out
     assert stop.value.code == 0
-    examples = text.partition("examples:")[2]
-    assert len([line for line in examples.splitlines() if line.startswith("  ")]) >= 2
-
-
-def test_a_misspelt_tool_gets_a_suggestion(capsys):
-    assert main(["trnslate"]) == 2
-    assert "translate" in capsys.readouterr().err
+    assert f"cape-fairseq {tool}" in capsys.readouterr().out.partition("examples:")[2]
 
 
 def test_every_encoding_is_listed(capsys):

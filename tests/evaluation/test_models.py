@@ -1,7 +1,5 @@
 """Tools that need a model: shift invariance, plots of positions, averages."""
 
-from __future__ import annotations
-
 import json
 import os
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """``scripts/contrastive_sets.py``, which converts published contrastive sets."""
 
-from __future__ import annotations
-
 import json
 import sys
 

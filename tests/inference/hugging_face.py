@@ -1,7 +1,5 @@
 """Small models of Hugging Face with random weights, saved as their libraries save them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Export to CTranslate2: equal scores and translations."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 

@@ -1,7 +1,5 @@
 """Models of Hugging Face: equal scores and translations."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Checkpoints of fairseq, imported as a folder that can be fine-tuned."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq import options

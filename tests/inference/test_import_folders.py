@@ -1,7 +1,5 @@
 """Folders of Hugging Face: parts that differ, and folders that are rejected."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """SentencePiece as models of Hugging Face use it: byte fallback, white space inside pieces."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """``cape-fairseq translate``: raw text in, raw text out."""
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Small models with windows of tokens."""
 
-from __future__ import annotations
-
 import torch
 
 from tests.support import build

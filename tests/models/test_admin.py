@@ -1,7 +1,5 @@
 """ADMIN: weighted residuals, initialized from a profile."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Target positions that follow the alignment, and the look-ahead that validation measures."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Every encoding: steps equal the parallel pass, batches equal single sentences."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

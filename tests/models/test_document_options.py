@@ -1,7 +1,5 @@
 """Models of documents: checkpoints, options, and what they reject."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss

@@ -1,7 +1,5 @@
 """Windows of sentences: exact properties of every encoding."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Without augmentation, absolute encodings are fairseq's own Transformer."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Warm start, and the formats of checkpoints."""
 
-from __future__ import annotations
-
 import functools
 import json
 import logging

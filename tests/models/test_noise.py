@@ -1,7 +1,5 @@
 """The noise of training: one for a pair, another on each rank and update, none in evaluation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import distributed

@@ -1,7 +1,5 @@
 """Options: values that are not allowed, defaults, and what the training log says."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

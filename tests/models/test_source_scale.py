@@ -1,7 +1,5 @@
 """The source scale: which one counts, and what it does."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

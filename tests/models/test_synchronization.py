@@ -1,8 +1,6 @@
 """A training step neither asks a tensor for its value, which meta tensors lack, nor copies one to
 another device: a GPU would stall."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

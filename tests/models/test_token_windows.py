@@ -1,7 +1,5 @@
 """Windows of tokens in self- and cross-attention."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """sinpos, abspos, cape, shape and randpos against NumPy and fairseq."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Relative, rotary and biased attention against slow rewrites of the papers' formulas."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """FLOATER's dynamics against NumPy, and what the model takes from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

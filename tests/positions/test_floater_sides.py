@@ -1,7 +1,5 @@
 """FLOATER solved for encoder and decoder at once."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

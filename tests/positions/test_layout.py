@@ -1,7 +1,5 @@
 """Layouts, against a count by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Running recipes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -42,10 +40,10 @@ PROGRAMS = {
 }
 
 
-def replace_programs(folder: Path) -> str:
-    """Write PROGRAMS to a folder; return a PATH where they come first."""
-    folder.mkdir()
-    for name, script in PROGRAMS.items():
+def replace_programs(folder: Path, **scripts: str) -> str:
+    """Write PROGRAMS to a folder, some with other scripts; return a PATH where they come first."""
+    folder.mkdir(exist_ok=True)
+    for name, script in {**PROGRAMS, **scripts}.items():
         (folder / name).write_text(f"#!/bin/bash\n{script}\n")
         (folder / name).chmod(0o755)
     return f"{folder}:{PATH}"

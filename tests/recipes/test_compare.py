@@ -1,12 +1,7 @@
 """recipes/compare.sh: its systems and tests, and its report."""
 
-from __future__ import annotations
-
-import math
 import shlex
 import sys
-
-import pytest
 
 from tests.evaluation.support import make_rows, write_output
 from tests.recipes.support import PATH, RECIPES, call
@@ -42,34 +37,12 @@ def test_every_system_is_trained_with_every_seed(tmp_path):
     assert sorted(lengths) == ["160"] * 8 + ["20"] * 8  # translated and scored, four trainings
 
 
-@pytest.mark.parametrize(
-    ("variables", "named"),
-    [
-        ({"ENCODINGS": "sinpos; sinpos"}, "twice"),
-        ({"ENCODINGS": "cape --cape-global-shift 5"}, "NAME: ENCODING"),
-        ({"ENCODINGS": "sinpso"}, "sinpos_transformer_tiny"),
-        ({"ENCODINGS": " ; "}, "empty"),
-        ({"SEEDS": "1 x"}, "seed"),
-        ({"LONGEST": "many"}, "LONGEST"),
-    ],
-)
-def test_what_cannot_be_compared_is_an_error(variables, named, tmp_path):
-    result = run_recipe("compare", PATH, TEXT="text", OUT=str(tmp_path / "out"), **variables)
-    assert result.returncode == 1
-    assert named in result.stderr
-    assert not (tmp_path / "out" / "data-bin").exists()
-
-
-@pytest.mark.parametrize(
-    ("encoding", "named"),
-    [("rope_only_cross", "text/train.en"), ("rope_only_cros", "rope_only_cross_transformer_tiny")],
-)
-def test_encodings_of_your_own_are_known(encoding, named, tmp_path):
-    variables = {"TEXT": "text", "OUT": str(tmp_path), "ENCODINGS": encoding}
+def test_an_encoding_of_your_own_is_known(tmp_path):
+    variables = {"TEXT": "text", "OUT": str(tmp_path), "ENCODINGS": "rope_only_cros"}
     variables["USER_DIR"] = str(RECIPES / "papers" / "ablations")
     result = run_recipe("compare", PATH, **variables)
     assert result.returncode == 1
-    assert named in result.stderr  # the first is past the check of architectures
+    assert "did you mean rope_only_cross_transformer_tiny" in result.stderr
 
 
 def test_the_report_has_scores_losses_and_curves(tmp_path):
@@ -94,17 +67,3 @@ def test_the_report_has_scores_losses_and_curves(tmp_path):
     for figure in ("loss_by_position.png", "learning_curves.png"):
         assert figure in report
         assert (tmp_path / figure).stat().st_size > 1000
-
-
-def test_validation_losses_are_read_in_nats(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(RECIPES))
-    from compare_report import read_curve
-
-    lines = [
-        "INFO | valid | epoch 001 | valid on 'valid' subset | loss 6 | nll_loss 5 | num_updates 10",
-        "INFO | train | epoch 001 | loss 9 | nll_loss 9 | num_updates 10",
-        "INFO | valid | epoch 002 | valid on 'valid' subset | loss 5 | nll_loss 4 | num_updates 20",
-    ]
-    (tmp_path / "log").write_text("\n".join(lines))
-    expected = {10: 5 * math.log(2), 20: 4 * math.log(2)}
-    assert read_curve(tmp_path / "log") == pytest.approx(expected)

@@ -1,7 +1,5 @@
 """What recipes show on the terminal, and what they keep in logs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 
@@ -59,12 +57,8 @@ def test_a_training_shows_progress_and_warnings_of_the_package(train, tmp_path):
     assert [line.split(" updates")[0].split(": ")[1] for line in progress] == [
         f"{updates} of 400" for updates in (100, 200, 300, 400)
     ]
-
-
-def test_verbose_shows_every_line(train, tmp_path):
-    result = train(TRAINING, VERBOSE="1")
+    result = train(TRAINING, VERBOSE="1", UPDATES="401")
     assert [line for line in result.stderr.splitlines() if line in TRAINING] == TRAINING
-    assert read_log(tmp_path).splitlines() == TRAINING
 
 
 def test_an_error_names_the_log_and_shows_its_end(train, tmp_path):

@@ -1,7 +1,5 @@
 """Preparation of corpora, from small archives in the real formats."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """The quick start: its tables, and what a signal leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from sacrebleu import corpus_bleu
 
 from tests.evaluation.support import make_rows, write_output
-from tests.recipes.support import RECIPES, call, replace_programs
+from tests.recipes.support import RECIPES, replace_programs
 from tests.support import run
 
 ENCODINGS = ("sinpos", "rope_cross")
@@ -78,9 +75,8 @@ wait
 @pytest.mark.timeout(120)
 def test_a_signal_ends_both_trainings_and_the_same_command_goes_on(tmp_path):
     """FIFOs say that the trainings run, and let them save, which the recipe has to wait for."""
-    path = replace_programs(tmp_path / "bin")
-    for name, script in (("cape-fairseq", CORPUS), ("fairseq-train", TRAINING)):
-        (tmp_path / "bin" / name).write_text("#!/bin/bash\n" + script)
+    scripts = {"cape-fairseq": CORPUS, "fairseq-train": TRAINING}
+    path = replace_programs(tmp_path / "bin", **scripts)
     for name in ("sinpos", "rope_cross", "save.sinpos", "save.rope_cross", "wait"):
         os.mkfifo(tmp_path / name)
     variables = {"PATH": path, "OUT": f"{tmp_path}/out", "FIFOS": str(tmp_path)}
@@ -100,13 +96,3 @@ def test_a_signal_ends_both_trainings_and_the_same_command_goes_on(tmp_path):
     for save in saves:
         assert (save / "trainings").read_text() == "resumed\n"
         assert (save / "trained").read_text() == "380\n"
-
-
-def test_the_smoke_table_prepares_the_corpus_and_trains_nothing(tmp_path):
-    path = replace_programs(tmp_path / "bin")
-    (tmp_path / "bin" / "cape-fairseq").write_text("#!/bin/bash\n" + CORPUS)
-    (tmp_path / "bin" / "fairseq-train").write_text("#!/bin/bash\nexit 1\n")
-    table = yaml.safe_load((RECIPES / "papers" / "smoke.yaml").read_text(encoding="utf-8"))
-    call("bash", "-c", table["prepare"], PATH=path, OUT=f"{tmp_path}/out")
-    assert (tmp_path / "out" / "data-bin" / "done").is_file()
-    assert (tmp_path / "out" / "raw" / "test.de").read_text() == "a\n"

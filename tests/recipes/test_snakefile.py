@@ -1,8 +1,7 @@
 """How the Snakefile of the papers shares GPUs."""
 
-from __future__ import annotations
-
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -19,18 +18,18 @@ def find_gpus(printed: str) -> dict[str, str]:
     return dict(re.findall(job, printed, re.MULTILINE))
 
 
-def test_a_translation_takes_one_gpu_of_a_cluster_and_all_of_a_machine():
-    command = [*COMMAND, "--config", "only=cape5", "seeds=1", "gpus=8"]
-    on_a_cluster = find_gpus(run(*command, cwd=ROOT).stdout)
-    assert on_a_cluster["train"] == "8"
-    assert on_a_cluster["translate"] == "1"
-    on_a_machine = find_gpus(run(*command, "--resources", "gpu=8", cwd=ROOT).stdout)
+def test_jobs_take_the_gpus_of_a_cluster_or_of_a_machine():
+    """On a cluster a translation has one GPU; on a machine trainings do not share GPUs."""
+    command = [*COMMAND, "--config", "only=cape5", "seeds=1"]
+    printed = run(*command, "gpus=8", cwd=ROOT).stdout
+    assert find_gpus(printed) | {"train": "8", "translate": "1"} == find_gpus(printed)
+    words = shlex.split(re.search(r"fairseq-train .*", printed)[0])
+    tokens, updates = (int(words[words.index(n) + 1]) for n in ("--max-tokens", "--update-freq"))
+    assert tokens <= 8192
+    assert abs(tokens * updates * 8 - 32768) < 8 * updates  # the paper's batch
+    machine = ("--resources", "gpu=8")
+    on_a_machine = find_gpus(run(*command, "gpus=8", *machine, cwd=ROOT).stdout)
     assert on_a_machine["train"] == on_a_machine["translate"] == "8"
-
-
-def test_trainings_do_not_share_gpus():
-    command = [*COMMAND, "--resources", "gpu=8", "--config", "only=cape5", "seeds=1"]
-    run(*command, "gpus=8", cwd=ROOT)
-    refused = run(*command, cwd=ROOT, check=False)
+    refused = run(*command, *machine, cwd=ROOT, check=False)
     assert refused.returncode != 0
     assert "gpus=1" in refused.stdout + refused.stderr

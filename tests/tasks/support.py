@@ -1,7 +1,5 @@
 """The task ``stacked_translation``."""
 
-from __future__ import annotations
-
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
 
 

@@ -1,7 +1,5 @@
 """Advice at the start of a training."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import train

@@ -1,7 +1,5 @@
 """The task with models of documents."""
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 

@@ -1,7 +1,5 @@
 """Words of the data that mean something in stacks: separators, and codes of languages."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

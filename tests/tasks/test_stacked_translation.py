@@ -1,7 +1,5 @@
 """The task on a binarized corpus, against plain text."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from argparse import Namespace
