@@ -1,9 +1,6 @@
 """Texts longer than those of training: fairseq's commands and ``cape-fairseq translate``."""
 
-import io
 import math
-import re
-import sys
 
 import pytest
 import torch
@@ -178,22 +175,6 @@ class TestTranslate:
         assert "--training-length" in record.getMessage()
         translator = load(old_checkpoint, data=data_bin, tokenizer="space", training_length=30)
         assert translator.split_paragraph("the " * 1000, False) == [("the " * 1000).strip()]
-
-    @pytest.mark.parametrize(
-        ("option", "value"),
-        [("--alignment-gain", "2"), ("--attention-window", "0"), ("--cross-attention-window", "0")],
-    )
-    def test_bad_options_are_one_sentence(
-        self, option, value, data_bin, checkpoint, monkeypatch, capsys
-    ):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a .\n")))
-        arguments = [str(checkpoint), "--data", str(data_bin), option, value]
-        try:
-            status = main(["translate", *arguments])
-        except SystemExit as error:
-            status = error.code
-        assert status
-        assert re.search(option, capsys.readouterr().err)
 
     def test_other_encodings_reject_the_options(self, data_bin, cape_checkpoint):
         with pytest.raises(Exception, match="--cross-attention-window"):

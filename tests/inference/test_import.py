@@ -34,12 +34,7 @@ def read_vocabulary(folder, kind):
     return indices
 
 
-MODELS = {
-    "marian": (save_marian, {}),
-    "marian-relu": (save_marian, {"activation_function": "relu", "scale_embedding": False}),
-    "m2m": (save_m2m, {}),
-    "nllb": (save_m2m, {"is_nllb": True}),
-}
+MODELS = {"marian": (save_marian, {}), "m2m": (save_m2m, {}), "nllb": (save_m2m, {"is_nllb": True})}
 LANGUAGES = {"m2m": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}
 
 

@@ -21,10 +21,21 @@ pytest.importorskip("transformers")
 class TestFolders:
     """Parts of folders that differ, and folders that are rejected."""
 
+    @pytest.fixture(scope="class")
+    def saved(self, tmp_path_factory):
+        """A folder of Marian's and one of M2M's."""
+        folder = tmp_path_factory.mktemp("saved")
+        save_marian(folder / "marian", codes=(">>deu<<", ">>fra<<"))
+        save_m2m(folder / "m2m")
+        return folder
+
     @pytest.fixture
-    def folder(self, tmp_path):
-        save_marian(tmp_path / "model", codes=(">>deu<<", ">>fra<<"))
-        return tmp_path / "model"
+    def folder(self, saved, tmp_path):
+        return shutil.copytree(saved / "marian", tmp_path / "model")
+
+    @pytest.fixture
+    def m2m(self, saved, tmp_path):
+        return shutil.copytree(saved / "m2m", tmp_path / "model")
 
     def run(self, folder, *options):
         return main(["import", str(folder), str(folder.parent / "out"), *options])
@@ -42,14 +53,13 @@ class TestFolders:
         assert german[0][1:].tolist() == german[1][1:].tolist() == plain[1:].tolist()
         assert translator.encode_source(">>eng<< x")[0] == tokens[0]  # no word of the model
 
-    def test_codes_of_m2m_are_not_pieces_of_text(self, tmp_path):
-        save_m2m(tmp_path / "model")
-        vocabulary = json.loads((tmp_path / "model" / "vocab.json").read_text())
+    def test_codes_of_m2m_are_not_pieces_of_text(self, m2m, tmp_path):
+        vocabulary = json.loads((m2m / "vocab.json").read_text())
         for name in ("en", "de"):  # pieces that look like languages
             if name not in vocabulary:
                 vocabulary[name] = vocabulary.pop(list(vocabulary)[-1])
-        (tmp_path / "model" / "vocab.json").write_text(json.dumps(vocabulary))
-        assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
+        (m2m / "vocab.json").write_text(json.dumps(vocabulary))
+        assert self.run(m2m, "--source-lang", "en", "--target-lang", "de") == 0
         prefixes = json.loads((tmp_path / "out" / "prefixes.json").read_text())
         assert prefixes == {"source": ["__en__"], "target": ["__de__"]}
 
@@ -80,45 +90,37 @@ class TestFolders:
             for i in found
         ]
 
-    @pytest.mark.parametrize("kind", ["m2m100", "wmt21", None])
-    def test_codes_of_m2m_that_no_file_lists_have_the_places_of_its_list(self, tmp_path, kind):
+    @pytest.mark.parametrize("kind", ["m2m100", "wmt21"])
+    def test_codes_of_m2m_that_no_file_lists_have_the_places_of_its_list(self, m2m, tmp_path, kind):
         """As transformers 5 saves them; vocab.json may end before its largest index + 1."""
-        folder = tmp_path / "model"
-        save_m2m(folder)
-        (folder / "special_tokens_map.json").unlink()
+        (m2m / "special_tokens_map.json").unlink()
         special = {"0": {"content": "<s>"}, "1": {"content": "<pad>"}}
-        config = {} if kind is None else {"language_codes": kind}
-        self.edit(folder / "tokenizer_config.json", added_tokens_decoder=special, **config)
-        count = len(json.loads((folder / "vocab.json").read_text()))
+        changes = {"added_tokens_decoder": special, "language_codes": kind}
+        self.edit(m2m / "tokenizer_config.json", **changes)
+        count = len(json.loads((m2m / "vocab.json").read_text()))
         places = {"en": 0, "de": 7} if kind == "wmt21" else {"en": 18, "de": 16}
         rows = self.find_code_rows(tmp_path)
         assert rows == [count + places["en"], count + places["de"]]
 
-    def test_codes_of_m2m_follow_the_number_of_entries(self, tmp_path):
-        folder = tmp_path / "model"
-        save_m2m(folder)
-        vocabulary = json.loads((folder / "vocab.json").read_text())
+    def test_codes_of_m2m_follow_the_number_of_entries(self, m2m, tmp_path):
+        vocabulary = json.loads((m2m / "vocab.json").read_text())
         last = list(vocabulary)[-1]
         count = len(vocabulary)
-        self.edit(folder / "vocab.json", **{last: count + 104})  # a gap
+        self.edit(m2m / "vocab.json", **{last: count + 104})  # a gap
         assert self.find_code_rows(tmp_path) == [count + 18, count + 16]
 
-    def test_too_few_words_for_the_codes_are_rejected(self, tmp_path):
-        folder = tmp_path / "model"
-        save_m2m(folder)
-        count = len(json.loads((folder / "vocab.json").read_text()))
-        self.edit(folder / "config.json", vocab_size=count + 10)
+    def test_too_few_words_for_the_codes_are_rejected(self, m2m, tmp_path):
+        count = len(json.loads((m2m / "vocab.json").read_text()))
+        self.edit(m2m / "config.json", vocab_size=count + 10)
         assert self.import_prefixes(tmp_path) is None
 
-    def test_added_words_of_old_folders_have_their_numbers(self, tmp_path):
+    def test_added_words_of_old_folders_have_their_numbers(self, m2m, tmp_path):
         """Also a word before the codes in special_tokens_map.json shifts no language."""
-        folder = tmp_path / "model"
-        save_m2m(folder)
-        codes = json.loads((folder / "special_tokens_map.json").read_text())
+        codes = json.loads((m2m / "special_tokens_map.json").read_text())
         codes = ["<extra>", *codes["additional_special_tokens"]]
-        self.edit(folder / "special_tokens_map.json", additional_special_tokens=codes)
-        count = len(json.loads((folder / "vocab.json").read_text()))
-        self.edit(folder / "added_tokens.json", __tyv__=count + 103)
+        self.edit(m2m / "special_tokens_map.json", additional_special_tokens=codes)
+        count = len(json.loads((m2m / "vocab.json").read_text()))
+        self.edit(m2m / "added_tokens.json", __tyv__=count + 103)
         assert self.find_code_rows(tmp_path, target="tyv") == [count + 18, count + 103]
 
     def test_codes_of_nllb_have_the_indices_of_the_tokenizer(self, tmp_path):
@@ -241,19 +243,11 @@ class TestFolders:
         [
             ("config.json", None),
             ("vocab.json", None),
-            ("model.safetensors", None),
             ("config.json", {"model_type": "t5"}),
             ("config.json", {"activation_function": "quick_gelu"}),
-            ("config.json", {"encoder_layers": 3}),
-            ("config.json", {"vocab_size": 20}),
-            ("config.json", {"vocab_size": 5000}),
-            ("config.json", {"d_model": 30}),
-            ("config.json", {"d_model": None}),
             ("config.json", {"decoder_start_token_id": 9999}),
-            ("source.spm", None),
             ("vocab.json", {"a\rb": 10}),
             ("vocab.json", {"extra": 10_000}),
-            ("vocab.json", {"</s>": 1}),
         ],
     )
     def test_files_that_are_missing_or_do_not_fit_are_rejected(self, folder, name, change):
@@ -266,18 +260,15 @@ class TestFolders:
         assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
     def test_options_build_a_model_that_is_fine_tuned(self, folder):
-        """The options of the file, with another encoding, load all parameters but positions."""
+        """Another encoding loads all parameters but positions."""
         assert self.run(folder, "--target-lang", "deu") == 0
         output = folder.parent / "out"
         state = torch.load(output / "model.pt", weights_only=True)["model"]
         _, task = load_model(output / "model.pt")
-        parser = options.get_training_parser()
         words = (output / "options.txt").read_text().split()
-        args = options.parse_args_and_arch(parser, [".", "--arch", "rope_transformer", *words])
-        model = build_model(args, task)
-        model.load_state_dict(state, strict=True)
-        weight = model.state_dict()["decoder.layers.1.fc1.weight"]
-        torch.testing.assert_close(weight, state["decoder.layers.1.fc1.weight"])
+        command = [".", "--arch", "rope_transformer", *words]
+        args = options.parse_args_and_arch(options.get_training_parser(), command)
+        build_model(args, task).load_state_dict(state, strict=True)
         args.output_bias = False
         with pytest.raises(ValueError, match="--output-bias"):
             build_model(args, task).load_state_dict(state, strict=True)
