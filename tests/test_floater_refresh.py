@@ -14,7 +14,7 @@ from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.optim.hold import hold_parameters
 from cape_fairseq.positions.layout import find_layout
 from tests.support import PAD, build, fairseq, make_batch, run_forked, train, train_options
-from tests.test_training import read_losses, read_model
+from tests.test_training import read_losses
 
 ARCH = "floater_transformer_tiny"
 REFRESH = ("--floater-refresh", 8, "--weight-decay", 0.1)
@@ -48,17 +48,6 @@ def test_dynamics_and_moments_keep_their_bits_until_the_next_refresh(data_bin, t
     assert len(moved) == len(found[8])  # the refresh of update 8
     assert is_equal(found[9], found[10])
     assert len(found[1]) == 2 * 5 * 3
-
-
-def test_a_resumed_run_equals_an_unbroken_one(data_bin, tmp_path):
-    """Between two refreshes, with validation that solves for longer texts."""
-    more = (*REFRESH, "--validate-interval-updates", 2)
-    whole = train(data_bin, tmp_path / "whole", *more, arch=ARCH, updates=20)
-    train(data_bin, tmp_path / "parts", *more, arch=ARCH, updates=11)
-    rest = train(data_bin, tmp_path / "parts", *more, arch=ARCH, updates=20)
-    assert read_losses(rest) == read_losses(whole)[11:]
-    models = [read_model(tmp_path / name) for name in ("whole", "parts")]
-    assert is_equal(*models)
 
 
 def make_adam() -> DictConfig:

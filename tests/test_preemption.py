@@ -46,27 +46,24 @@ class TestSignals:
         assert process.returncode == -signal.SIGTERM
 
     def test_a_training_outside_of_the_main_thread_installs_no_handler(self, data_bin, tmp_path):
+        """A training in the main thread leaves the handler as it was."""
         output = []
 
         def work():
-            output.append(train(data_bin, tmp_path, arch=ARCH, updates=2))
+            output.append(train(data_bin, tmp_path, arch=ARCH, updates=len(output) + 1))
 
-        before = signal.getsignal(signal.SIGTERM)
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        assert "done training" in output[0]
-        assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_a_training_leaves_the_signal_as_it_was(data_bin, tmp_path):
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        expected = signal.getsignal(signal.SIGTERM)
-        train(data_bin, tmp_path, arch=ARCH, updates=1)
-        assert signal.getsignal(signal.SIGTERM) is expected
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        before = signal.signal(signal.SIGTERM, lambda *_: None)
+        try:
+            expected = signal.getsignal(signal.SIGTERM)
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            assert "done training" in output[0]
+            assert signal.getsignal(signal.SIGTERM) is expected
+            work()
+            assert signal.getsignal(signal.SIGTERM) is expected
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def test_a_signal_at_the_end_of_an_epoch_is_not_lost():

@@ -23,18 +23,23 @@ def read_model(folder):
     return torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"]
 
 
-@pytest.mark.parametrize("system", ["cape", "floater", "none", "separator"])
-def test_a_resumed_run_equals_an_unbroken_one_bit_by_bit(data_bin, tmp_path, system):
-    is_stacked = system in ("none", "separator")
-    more = ["--arch", f"{'shape' if is_stacked else system}_transformer_tiny"]
-    if is_stacked:
-        more += ["--task", "stacked_translation", "--stack-probability", 0.5]
-        more += ["--stack-junction", system, "--stack-max-tokens", 60]
-    if system == "separator":
-        more += ["--sentence-context", 1]
-    whole = train(data_bin, tmp_path / "whole", *more, updates=20)
-    train(data_bin, tmp_path / "parts", *more, updates=11)
-    rest = train(data_bin, tmp_path / "parts", *more, updates=20)
+STACKS = ("--task", "stacked_translation", "--stack-probability", 0.5, "--stack-max-tokens", 60)
+REFRESH = ("--floater-refresh", 8, "--weight-decay", 0.1, "--validate-interval-updates", 2)
+
+
+@pytest.mark.parametrize(
+    ("arch", "more"),
+    [
+        ("cape", (*STACKS, "--stack-junction", "separator", "--sentence-context", 1)),
+        ("floater", REFRESH),  # between two refreshes
+    ],
+)
+def test_a_resumed_run_equals_an_unbroken_one_bit_by_bit(data_bin, tmp_path, arch, more):
+    """Inside of an epoch."""
+    arch = f"{arch}_transformer_tiny"
+    whole = train(data_bin, tmp_path / "whole", *more, arch=arch, updates=20)
+    train(data_bin, tmp_path / "parts", *more, arch=arch, updates=11)
+    rest = train(data_bin, tmp_path / "parts", *more, arch=arch, updates=20)
     assert read_losses(rest) == read_losses(whole)[11:]
     models = [read_model(tmp_path / name) for name in ("whole", "parts")]
     assert all(torch.equal(models[0][name], value) for name, value in models[1].items())
@@ -72,12 +77,6 @@ def test_checkpoints_generate_score_and_validate_without_options(
     fairseq("validate", data_bin, *options, "--task", "translation", "--batch-size", 8)
 
 
-def test_stacks_are_translated_and_scored(data_bin, cape_checkpoint):
-    task = ["--task", "stacked_translation", "--stack-sentences", 4, "--stack-junction", "none"]
-    output = fairseq("generate", data_bin, "--path", cape_checkpoint, "--cpu", *task, "--beam", 1)
-    assert len(re.findall(r"^H-\d+", output, re.M)) == 3
-
-
 def test_warm_start_by_the_command_line(data_bin, cape_checkpoint, tmp_path):
     more = ["--arch", "floater_transformer_tiny", "--finetune-from-model", cape_checkpoint]
     output = train(data_bin, tmp_path, *more, "--floater-base-encoding", "cape", updates=2)
@@ -102,23 +101,22 @@ def test_stock_checkpoints_warm_start(data_bin, tmp_path):
     assert "warm start from a checkpoint of stock fairseq" in output
 
 
-@pytest.mark.parametrize(
-    ("change", "advice"),
-    [
-        (("--encoder-layers", 2), "--encoder-layers 2"),
-        (("--encoder-attention-heads", 2), "--encoder-attention-heads 2"),
-        (("--decoder-normalize-before",), "--decoder-normalize-before"),
-    ],
-)
-def test_other_dimensions_are_one_sentence(data_bin, tmp_path, change, advice):
+def test_other_dimensions_are_one_sentence(data_bin, tmp_path):
     """Also those that are in the shape of no parameter."""
     heads = ["--encoder-attention-heads", 4, "--decoder-attention-heads", 4]
-    shared = ["--decoder-layers", 1, *heads, "--share-all-embeddings", *change]
+    shared = ["--decoder-layers", 1, *heads, "--share-all-embeddings", "--decoder-normalize-before"]
     train(data_bin, tmp_path / "stock", *shared, arch="transformer", updates=1)
-    parent = ("--finetune-from-model", tmp_path / "stock" / "checkpoint_last.pt")
+    more = ["--finetune-from-model", tmp_path / "stock" / "checkpoint_last.pt"]
+    more += ["--encoder-layers", 2, "--encoder-attention-heads", 2]
     arch = "rope_transformer_tiny"
-    output = train(data_bin, tmp_path / "ours", *parent, arch=arch, updates=1, check=False)
-    assert output.strip().splitlines()[-1].endswith(f"give {advice}")
+    output = train(data_bin, tmp_path / "ours", *more, arch=arch, updates=1, check=False)
+    last = output.strip().splitlines()[-1]
+    for advice in (
+        "--encoder-layers 1",
+        "--encoder-attention-heads 4",
+        "--decoder-normalize-before",
+    ):
+        assert advice in last
     assert "size mismatch" not in output
 
 
@@ -244,6 +242,6 @@ def test_optimizers_and_criterion_by_the_command_line(data_bin, tmp_path):
     more = ["--criterion", "label_smoothed_cross_entropy_chunked"]
     radam = ("--optimizer", "radam", "--adam-betas", "(0.9, 0.98)", "--lr", "1e-2")
     for number, optimizer in enumerate((("--optimizer", "adam"), radam)):
-        output = train(data_bin, tmp_path / str(number), *more, *optimizer, updates=40)
+        output = train(data_bin, tmp_path / str(number), *more, *optimizer, updates=25)
         losses = read_losses(output)
-        assert np.mean(losses[-10:]) < losses[0] - 0.5
+        assert np.mean(losses[-5:]) < losses[0] - 0.3

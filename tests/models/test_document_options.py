@@ -41,21 +41,6 @@ def test_a_cape_sentence_model_must_be_fine_tuned(caplog):
     assert "fine-tuned" in record.getMessage()
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("--source-bos", {"source_bos": "on"}),
-        ("--position-augmentation", {"position_augmentation": "randpos"}),
-        ("--sentence-cross-context", {"sentence_context": None, "sentence_cross_context": 1}),
-        ("--target-context", {"sentence_context": None, "target_context": 1}),
-        ("--sentence-context", {"sentence_context": -1}),
-    ],
-)
-def test_options_that_do_not_fit_are_rejected(name, options):
-    with pytest.raises(ValueError, match=name):
-        build("sinpos", **{"sentence_context": 1, **options})
-
-
 def test_target_context_is_at_most_the_sentence_context():
     from argparse import Namespace
 

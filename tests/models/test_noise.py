@@ -51,18 +51,6 @@ def test_only_training_is_random(system):
     assert torch.equal(scores(), scores()) != is_random
 
 
-def test_cross_attention_of_rope_cross_ignores_a_common_shift():
-    """Rotations see differences, so that a shift of both sides changes nothing."""
-    model = build("floater-rope_cross")
-    with torch.no_grad():
-        before = model(SOURCE, None, TARGET)[0]
-        for side in (model.encoder, model.decoder):
-            side.base_encoding.augment = lambda p, *_: p + 17.0
-        after = model(SOURCE, None, TARGET)[0]
-    assert model.encoder.base_encoding.rotates_cross_attention
-    torch.testing.assert_close(before, after, atol=2e-5, rtol=1e-4)
-
-
 def test_fast_dropout_keeps_the_share_and_the_mean():
     torch.manual_seed(1)
     model = build("sinpos", fast_dropout=True, dropout=0.25)

@@ -1,8 +1,10 @@
 """Options: values that are not allowed, defaults, and what the training log says."""
 
 import logging
+from argparse import Namespace
 
 import pytest
+from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from tests.support import ENCODINGS, build
 
@@ -11,8 +13,6 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("system", "options", "words"),
         [
-            ("sinpos", {"cape_global_shift": 3.0}, "cape"),
-            ("rope", {"relpos_terms": "shared"}, "relpos"),
             ("sinpos", {"randpos_range": 5}, "randpos"),
             ("abspos", {"source_scale": "auto"}, "source-scale"),
             ("sinpos", {"source_scale": "fast"}, "fast"),
@@ -25,33 +25,33 @@ class TestOptions:
             ("floater", {"floater_base_encoding": "floater"}, "floater-base-encoding"),
             ("floater", {"floater_form": "additive", "floater_base_encoding": "rope"}, "base"),
             ("floater", {"floater_share": "both", "decoder_embed_dim": 64}, "floater-share"),
-            ("sinpos", {"source_scale": 0}, "source-scale"),
             ("sinpos", {"encoder_xformers_att_config": "{}"}, "xformers"),
-            ("sinpos", {"offload_activations": True}, "offload-activations"),
-            ("sinpos", {"cross_self_attention": True}, "cross-self-attention"),
             ("sinpos", {"residual_init": "admin", "encoder_normalize_before": True}, "normalize"),
-            ("sinpos", {"residual_init": "admin-profiled"}, "residual-init"),
             ("sinpos", {"cape_global_shift": 0.0}, "cape"),  # zero is a value, too
             ("rope", {"rope_training_length": 100}, "rope-training-length"),
             ("floater", {"floater_base_encoding": "t5", "t5_buckets": 7}, "t5-buckets"),
-            (
-                "floater",
-                {"floater_base_encoding": "rope", "rope_scale_factor": 4.0},
-                "scale-factor",
-            ),
             ("floater", {"floater_dynamics": "rnn-scalar", "floater_solver": "midpoint"}, "solver"),
             ("floater", {"floater_solver": "euler"}, "solver"),
             ("floater", {"floater_solver_steps": 1.5}, "steps"),
+            ("floater", {"floater_dynamics": "rnn-scalar", "floater_solver_steps": 2.0}, "steps"),
             ("fire", {"sentence_context": 1}, "sentence-context"),
+            ("sinpos", {"sentence_context": 1, "source_bos": "on"}, "source-bos"),
+            ("sinpos-randpos", {"sentence_context": 1}, "position-augmentation"),
+            ("sinpos", {"sentence_cross_context": 1}, "sentence-cross-context"),
+            ("sinpos", {"target_context": 1}, "target-context"),
+            ("sinpos", {"sentence_context": -1}, "sentence-context"),
+            ("rope", {"cross_attention_window": 4}, "cross-attention-window"),
+            ("sinpos", {"alignment_gain": 0.1}, "alignment-gain"),
+            ("rope_cross", {"attention_window": 0}, "attention-window"),
+            ("rope_cross", {"alignment_gain": 1.1}, "alignment-gain"),
+            ("rope_cross", {"alignment_offset": 1.0}, "alignment-offset"),
+            ("rope_cross", {"alignment_gain": 0.1, "sentence_context": 1}, "alignment-gain"),
+            ("rope_cross", {"alignment_gain": 0.1, "no_cross_attention": True}, "alignment-gain"),
         ],
     )
     def test_options_that_do_not_fit_are_errors(self, system, options, words):
         with pytest.raises(ValueError, match=words):
             build(system, **options)
-
-    def test_a_recurrence_has_no_solver(self):
-        with pytest.raises(ValueError, match="steps"):
-            build("floater", floater_dynamics="rnn-scalar", floater_solver_steps=2.0)
 
     def test_base_encoding_of_floater_has_its_options(self):
         model = build("floater", floater_base_encoding="cape", cape_global_shift=2.0)
@@ -60,25 +60,13 @@ class TestOptions:
 
     @pytest.mark.parametrize("name", ENCODINGS)
     def test_every_size_builds_from_stored_options(self, name):
-        from argparse import Namespace
-
-        from fairseq.models import ARCH_CONFIG_REGISTRY
-
-        for size in (
-            "",
-            "_tiny",
-            "_iwslt_de_en",
-            "_wmt_en_de",
-            "_vaswani_wmt_en_de_big",
-            "_vaswani_wmt_en_fr_big",
-            "_wmt_en_de_big",
-            "_wmt_en_de_big_t2t",
-            "_wmt_en_de_18l",
-        ):
-            args = Namespace(arch=f"{name}_transformer{size}")
-            ARCH_CONFIG_REGISTRY[args.arch](args)
+        sizes = [arch for arch in ARCH_CONFIG_REGISTRY if arch.startswith(f"{name}_transformer")]
+        assert len(sizes) == 9
+        for arch in sizes:
+            args = Namespace(arch=arch)
+            ARCH_CONFIG_REGISTRY[arch](args)
             before = dict(vars(args))
-            ARCH_CONFIG_REGISTRY[args.arch](args)  # as fairseq does when it loads a checkpoint
+            ARCH_CONFIG_REGISTRY[arch](args)  # as fairseq does when it loads a checkpoint
             assert vars(args) == before
             assert args.position_encoding == name
 

@@ -15,43 +15,31 @@ class TestSourceScale:
         model.encoder.source_scale.fill_(scale)
         return model
 
-    def test_the_checkpoints_number_wins_over_a_counted_one(self, caplog):
-        model, parent = self.with_scale(1.1), self.with_scale(1.2)
-        caplog.clear()
-        load(model, parent)
-        assert float(model.encoder.source_scale) == pytest.approx(1.2)
-        assert not list_warnings(caplog)  # nothing changed
-
-    def test_a_given_number_wins_over_the_checkpoints(self, caplog):
-        model = load(build("cape", source_scale="1.5"), self.with_scale(1.2))
-        assert float(model.encoder.source_scale) == pytest.approx(1.5)
-        assert sum("1.2" in r.getMessage() for r in caplog.records) == 1
-
-    @pytest.mark.parametrize("stock", [False, True])
-    def test_a_default_1_does_not_count(self, stock, caplog):
-        """From a model with scale 1 by default, rope_cross counts; so it does from a stock one."""
-        parent = build_stock() if stock else build("sinpos")
-        model = load(self.with_scale(1.3, "rope_cross"), parent)
-        assert float(model.encoder.source_scale) == pytest.approx(1.3)
-        again = self.with_scale(1.3, "rope_cross")
-        caplog.clear()
-        load(again, model)
-        assert not caplog.records
-
-    def test_a_counted_scale_is_kept_by_an_encoding_without_one(self, caplog):
-        parent = self.with_scale(1.3, "rope_cross")
-        model = load(build("sinpos"), parent)
-        assert float(model.encoder.source_scale) == pytest.approx(1.3)
-        again = build("sinpos")
+    @pytest.mark.parametrize(
+        ("child", "given", "parent", "stored", "expected"),
+        [
+            ("cape", {}, "cape", 1.2, 1.2),
+            ("cape", {"source_scale": "1.5"}, "cape", 1.2, 1.5),
+            ("cape", {"source_scale": "auto", "source_scale_counted": 1.4}, "cape", 1.2, 1.4),
+            ("rope_cross", {"source_scale_counted": 1.3}, "sinpos", None, 1.3),
+            ("rope_cross", {"source_scale_counted": 1.3}, "stock", None, 1.3),
+            ("sinpos", {}, "rope_cross", 1.3, 1.3),  # an encoding without one keeps it
+            ("sinpos-randpos", {}, "sinpos", 1.2, 1.0),
+            ("relpos", {}, "cape", 1.2, 1.0),  # integer positions
+        ],
+    )
+    def test_which_one_counts(self, child, given, parent, stored, expected, caplog):
+        """Of a model that then loads a child of its own, there is no message."""
+        parent = build_stock() if parent == "stock" else build(parent)
+        if stored is not None:
+            parent.encoder.source_scale.fill_(stored)
+        model = load(build(child, **given), parent)
+        assert float(model.encoder.source_scale) == pytest.approx(expected)
+        again = build(child, **given)
         caplog.clear()
         load(again, model)
-        assert float(again.encoder.source_scale) == pytest.approx(1.3)
+        assert float(again.encoder.source_scale) == pytest.approx(expected)
         assert not list_warnings(caplog)
-
-    def test_auto_given_wins_over_the_checkpoints(self):
-        model = build("cape", source_scale="auto", source_scale_counted=1.4)
-        load(model, self.with_scale(1.2))
-        assert float(model.encoder.source_scale) == pytest.approx(1.4)
 
     def test_a_given_1_is_inherited_by_all_descendants(self):
         model = build("cape", source_scale="1")
@@ -72,14 +60,6 @@ class TestSourceScale:
             load(model, parent)
         assert not caplog.records
 
-    def test_randomized_positions_have_1(self):
-        model = load(build("sinpos-randpos"), self.with_scale(1.2, "sinpos"))
-        assert float(model.encoder.source_scale) == 1
-
-    def test_integer_positions_have_1(self):
-        model = load(build("relpos"), self.with_scale(1.2))
-        assert float(model.encoder.source_scale) == 1
-
     def test_auto_without_data_is_1_with_one_warning(self, caplog):
         assert float(build("cape").encoder.source_scale) == 1
         assert sum("source-scale" in r.getMessage() for r in caplog.records) == 1
@@ -89,14 +69,11 @@ class TestSourceScale:
         numbers = torch.arange(4.0)[None]
         assert model.encoder.scale_positions(numbers).tolist() == [[0, 1.25, 2.5, 3.75]]
         assert torch.equal(model.decoder.scale_positions(numbers), numbers)
+        model = build("sinpos", source_scale="1.0337").half()
+        assert model.encoder.scale_positions(torch.tensor([1000.0])) == pytest.approx(1033.7)
 
     def test_relative_encodings_see_scaled_distances(self):
         """A bias of ALiBi is its slope times the distance."""
         scaled, plain = build("alibi", source_scale="2"), build("alibi")
         plain.encoder.encoding.slopes *= 2
         torch.testing.assert_close(score(scaled), score(plain), atol=1e-5, rtol=0)
-
-    def test_half_precision_keeps_it(self):
-        model = build("sinpos", source_scale="1.0337").half()
-        assert float(model.encoder.source_scale) == pytest.approx(1.0337)
-        assert model.encoder.scale_positions(torch.tensor([1000.0])) == pytest.approx(1033.7)

@@ -187,22 +187,3 @@ class TestTraining:
         other = build("rope_cross")
         other.load_state_dict(state)
         assert int(other.encoder.training_length) == 0
-
-
-@pytest.mark.parametrize(
-    ("system", "options"),
-    [
-        ("rope", {"cross_attention_window": 4}),
-        ("sinpos", {"alignment_gain": 0.1}),
-        ("rope_cross", {"attention_window": 0}),
-        ("rope_cross", {"cross_attention_window": 0}),
-        ("rope_cross", {"alignment_gain": 1.1}),
-        ("rope_cross", {"alignment_offset": 1.0}),
-        ("rope_cross", {"alignment_gain": 0.1, "sentence_context": 1}),
-        ("rope_cross", {"alignment_gain": 0.1, "no_cross_attention": True}),
-        ("rope_cross", {"alignment_gain": 0.1, "adaptive_softmax_cutoff": "10"}),
-    ],
-)
-def test_options_that_do_not_fit_are_errors(system, options):
-    with pytest.raises(ValueError, match=next(iter(options)).replace("_", "-")):
-        build(system, **options)

@@ -43,36 +43,12 @@ def test_vaswanis_sinusoids_are_those_of_the_notebook():
     assert first[0, 0].tolist() == [0] * 8 + [1] * 8
 
 
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("name", ["sinpos", "cape", "shape"])
-def test_unaugmented_embedding_equals_fairseqs(name, left):
-    tokens = make_batch(LENGTHS, left)
-    encoding = build_encoding(name)
-    mask = tokens.eq(PAD)
-    (ours,) = encoding.embed(encoding.augment(count_tokens(mask), mask))
-    theirs = SinusoidalPositionalEmbedding(16, PAD, 50)(tokens)
-    difference = (ours - theirs)[~mask].abs().max()
-    assert difference < 1e-6
-
-
 def test_every_layer_adds_the_sinusoid_of_its_number():
     encoding = build_encoding("sinpos", layers=3, position_layers="all")
     layers = encoding.embed(torch.arange(5.0)[None])
     for number, embedded in enumerate(layers, 1):  # FLOATER, Eq. 7
         expected = numpy_sinusoid(np.arange(5) + 2.0, 16) + numpy_sinusoid(np.array(number), 16)
         np.testing.assert_allclose(embedded[0], expected, atol=1e-5)
-
-
-def test_learned_rows_begin_after_padding():
-    encoding = build_encoding("abspos")
-    (embedded,) = encoding.embed(torch.tensor([[-1.0, 0.0, 1.0]]))
-    torch.testing.assert_close(embedded[0, 1:], encoding.tables[0][2:4])
-    assert embedded[0, 0].abs().sum() == 0
-
-
-def test_a_learned_table_rejects_longer_sentences():
-    with pytest.raises(ValueError, match="51"):
-        build_encoding("abspos").embed(torch.arange(51.0)[None])
 
 
 def augment_cape(positions, mask, shift, local, scale, mean):

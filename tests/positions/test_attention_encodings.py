@@ -196,19 +196,6 @@ def test_fire_bias():
             torch.testing.assert_close(bias[0, :, i, j], encoding.out(hidden), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_masks_hide_padding_and_later_keys(causal):
-    padding = torch.tensor([[True, True, False, False], [False] * 4])
-    mask = build_mask(padding, 4, causal).expand(2, 1, 4, 4)
-    bias = torch.zeros(1, 2, 4, 4)
-    biased = build_mask(padding, 4, causal, bias)
-    for b, i, j in torch.cartesian_prod(torch.arange(2), torch.arange(4), torch.arange(4)).tolist():
-        visible = not padding[b, j] and (j <= i or not causal)
-        visible = visible or (causal and i == j)
-        assert bool(mask[b, 0, i, j]) == visible
-        assert (biased[b, 1, i, j] == 0) == visible
-
-
 class TestRelposMemory:
     def test_terms_by_distance_are_not_saved(self):
         kernel = RelativeAttention(4, 3)
