@@ -149,13 +149,6 @@ def prune_intervals(cfg: Any, suffix: str) -> None:
         os.remove(path)
 
 
-def read_option(options: Any, name: str) -> Any:
-    """Return an option of a group, which tasks without a dataclass keep as a Namespace."""
-    if isinstance(options, argparse.Namespace):
-        return getattr(options, name, None)
-    return options.get(name)
-
-
 def reject_other_task(validate: Callable) -> Callable:
     """Reject ``fairseq-validate --task stacked_translation`` for a model of another task.
 
@@ -168,7 +161,7 @@ def reject_other_task(validate: Callable) -> Callable:
         if given is not None:
             path = cfg.common_eval.path.split(os.pathsep)[0]
             options = checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]["task"]
-            stored = read_option(options, "_name")
+            stored = getattr(options, "_name", None)
             if given != stored:
                 stacks = (
                     "; score stacks with fairseq-generate --task stacked_translation "

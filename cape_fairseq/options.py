@@ -46,6 +46,12 @@ def require(condition: bool, name: str, value: Any, expected: str) -> None:
         raise ValueError(f"{format_flag(name)} is {value}, but it must be {expected}")
 
 
+def require_value(options: Any, name: str, wanted: Any, reason: str) -> None:
+    """Raise ValueError with a reason unless an option has the value that is wanted."""
+    value = getattr(options, name)
+    require(value == wanted, name, value, f"{wanted}: {reason}")
+
+
 def validate(options: Any, items: Iterable[Field]) -> None:
     """Raise ValueError if an option is not one of its choices or outside its bounds."""
     for item in items:

@@ -181,7 +181,7 @@ def build_passes(name: str, args: Namespace, length: int) -> dict[str, Run]:
         encoded = model.encoder(source, lengths)
 
     def run_layer() -> None:
-        model.encoder.layers[0](x, AttentionPlan()).sum().backward()
+        model.encoder.layers[0](x, AttentionPlan())[0].sum().backward()
 
     def run_encoder() -> None:
         model.encoder(source, lengths)["encoder_out"][0].sum().backward()

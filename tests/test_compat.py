@@ -79,11 +79,12 @@ class TestRetainedDropout:
 def test_stock_calls_of_the_decoder_and_the_model():
     model, stock = build("sinpos", share_all_embeddings=True), build_stock()
     model.load_state_dict(stock.state_dict(), strict=True)
-    found = [
-        m.decoder.extract_features(TARGET, m.encoder(SOURCE), None, False)[0]
-        for m in (model, stock)
-    ]
-    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
+    arguments = (None, False, 0)  # the layer of the alignment
+    (ours, own), (theirs, other) = (
+        m.decoder.extract_features(TARGET, m.encoder(SOURCE), *arguments) for m in (model, stock)
+    )
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    torch.testing.assert_close(own["attn"][0], other["attn"][0], atol=1e-5, rtol=0)
     assert model.args.arch == ARCH
 
 

@@ -20,9 +20,8 @@ class LimitedEnsemble(EnsembleModel):
         super().__init__(models)
         self.eos, self.pad, self.report = generator.eos, generator.pad, generator.report
         self.limit_lengths = generator.limit_lengths
-        self.longest = torch.empty(
-            0
-        )  # of the outputs of the rows, without EOS, int64 [B x beam, 1]
+        # Of the outputs of the rows, without EOS, int64 [B x beam, 1].
+        self.longest = torch.empty(0)
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> Any:
         lengths = (net_input["src_tokens"] != self.pad).sum(1)

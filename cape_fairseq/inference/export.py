@@ -145,7 +145,7 @@ def main(argv: list[str]) -> None:
     if obstacle is not None:
         raise UserError(f"{args.checkpoint} cannot be exported: CTranslate2 has no {obstacle}")
     limits = [side.base_encoding.max_length for side in (model.encoder, model.decoder)]
-    length = min([args.max_positions, *(limit for limit in limits if limit)])
+    length = min(args.max_positions, *limits)
     folders = (args.checkpoint.parent, Path(task.cfg.data))
     source_prefix, target_prefix = read_prefixes(folders)
     index_prefix(task.source_dictionary, source_prefix)

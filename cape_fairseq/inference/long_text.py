@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,15 +18,11 @@ MAX_ATTENTION_WINDOW = 40  # by default
 MAX_GAIN = 0.1  # by default, where the look-ahead was measured
 
 
-class LongTextOptions(NamedTuple):
+@dataclass
+class LongTextOptions(WindowOptions):
     """Options for texts longer than those of training; see :class:`LongText`."""
 
     training_length: int | None = None
-    attention_window: int | None = None
-    cross_attention_window: int | None = None
-    alignment_gain: float | None = None
-    alignment_offset: float | None = None
-    alignment_end: float | None = None
 
 
 class LongText(NamedTuple):
@@ -52,16 +49,16 @@ class LongText(NamedTuple):
         length = options.training_length or int(model.encoder.training_length)
         if not length:
             return cls(0, TokenWindows())
-        given = options._asdict()
-        reach = min(length // 2, MAX_ATTENTION_WINDOW)
+        windows = replace(options)
+        windows.attention_window = options.attention_window or min(
+            length // 2, MAX_ATTENTION_WINDOW
+        )
         cross_reach = int(choose_reach(torch.tensor(length)))
-        given["attention_window"] = options.attention_window or reach
-        given["cross_attention_window"] = options.cross_attention_window or cross_reach
+        windows.cross_attention_window = options.cross_attention_window or cross_reach
         is_measured = int(model.decoder.look_ahead[1]) > 0
         if options.alignment_gain is None and (is_measured or options.alignment_offset is not None):
             # A place is found again within a quarter of the texts of training.
-            given["alignment_gain"] = min(4 / length, MAX_GAIN)
-        windows = argparse.Namespace(**given)
+            windows.alignment_gain = min(4 / length, MAX_GAIN)
         try:
             validate(windows, list_fields(WindowOptions))
             validate_windows(windows, rotates_cross_attention=True)
@@ -76,7 +73,7 @@ class LongText(NamedTuple):
 
 def reject(options: LongTextOptions, reason: str) -> None:
     """Raise UserError if there are options for long texts."""
-    for name, value in options._asdict().items():
+    for name, value in vars(options).items():
         if value is not None:
             flag = name.replace("_", "-")
             raise UserError(f"--{flag} is given, but the model translates sentences: {reason}")

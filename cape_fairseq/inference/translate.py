@@ -55,7 +55,7 @@ def main(argv: list[str]) -> None:
         language=args.language,
         cpu=args.cpu,
         sentencepiece=args.sentencepiece,
-        **{name: getattr(args, name) for name in LongTextOptions._fields},
+        **{name: getattr(args, name) for name in vars(LongTextOptions())},
     )
     translations = translator.translate(
         lines,

@@ -6,7 +6,15 @@ from typing import Any, Optional
 from fairseq.models.transformer import TransformerConfig, transformer_legacy
 
 from cape_fairseq.models.token_windows import validate_windows
-from cape_fairseq.options import choice, format_flag, list_fields, option, require, validate
+from cape_fairseq.options import (
+    choice,
+    format_flag,
+    list_fields,
+    option,
+    require,
+    require_value,
+    validate,
+)
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
 from cape_fairseq.positions.randpos import RandposConfig
 
@@ -58,8 +66,8 @@ RESIDUAL_HELP = (
 # fairseq's, and swish, which its option lacks.
 ACTIVATIONS = ("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear", "swish")
 
-BOS_RULE = (
-    "off with --sentence-context: both are the token <s> (a checkpoint with it must be fine-tuned)"
+BOS_REASON = (
+    "the separator of --sentence-context is the token <s>, too (a checkpoint must be fine-tuned)"
 )
 
 
@@ -159,12 +167,6 @@ def list_options(cfg: Any) -> list[Field]:
     return list_fields(*configs)
 
 
-def is_checkpoint(args: Any) -> bool:
-    """Return whether ``args`` are the options of a checkpoint. fairseq does not say so: it hands
-    over what :func:`base_architecture` filled in and the checkpoint stored."""
-    return hasattr(args, "source_scale_counted")
-
-
 def base_architecture(args: Any) -> None:
     """Fill in fairseq's base Transformer and this package's options, where ``args`` has none.
 
@@ -174,7 +176,8 @@ def base_architecture(args: Any) -> None:
     Raises:
         ValueError: an option of another encoding was given.
     """
-    is_stored = is_checkpoint(args)  # before it is filled in
+    # Of a checkpoint, which fairseq does not say: it stored what this function filled in.
+    is_stored = hasattr(args, "source_scale_counted")
     transformer_legacy.base_architecture(args)
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
     options = list_options(args)
@@ -251,43 +254,26 @@ def validate_options(args: Any) -> None:
 def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
     """Raise ValueError for a source scale, layers or an augmentation that the encoding lacks."""
     base = cls.find_base(args)
-    if not base.real_valued:
-        scale = choose_source_scale(args)
-        expected = f"1: {base.name} has integer positions only"
+    is_random, scale = args.position_augmentation == "randpos", choose_source_scale(args)
+    if is_random or not base.real_valued:
+        expected = f"1: {'randpos' if is_random else base.name} has integer positions only"
         require(scale in ("1", "1.0"), "source_scale", scale, expected)
     if not base.adds_to_layers:
-        expected = f"input: {base.name} adds nothing to layers"
-        layers = args.position_layers
-        require(layers == "input", "position_layers", layers, expected)
+        require_value(args, "position_layers", "input", f"{base.name} adds nothing to layers")
     if not cls.allows_randpos:
-        augmentation = args.position_augmentation
-        require(
-            augmentation == "none", "position_augmentation", augmentation, f"none with {cls.name}"
-        )
-    if args.position_augmentation == "randpos":
-        scale = choose_source_scale(args)
-        expected = "1 with --position-augmentation randpos, whose positions are integers"
-        require(scale in ("1", "1.0"), "source_scale", scale, expected)
+        require_value(args, "position_augmentation", "none", f"{cls.name} has none")
 
 
 def validate_documents(args: Any) -> None:
     """Raise ValueError for options that documents lack, or that only documents have."""
-    cross = args.sentence_cross_context
     if not has_documents(args):
-        expected = "left out without --sentence-context"
-        require(cross == 0, "sentence_cross_context", cross, expected)
+        require_value(args, "sentence_cross_context", 0, "there is no --sentence-context")
         return
-    if not find_encoding(args).find_base(args).sees_earlier_sentences:
-        context = args.sentence_context
-        expected = "0: the positions of fire restart in every sentence"
-        require(context == 0, "sentence_context", context, expected)
-    augmentation = args.position_augmentation
-    require(args.source_bos == "off", "source_bos", "on", BOS_RULE)
-    require(
-        augmentation == "none",
-        "position_augmentation",
-        augmentation,
-        "none with --sentence-context",
-    )
+    base = find_encoding(args).find_base(args)
+    if not base.sees_earlier_sentences:
+        reason = f"the positions of {base.name} restart in every sentence"
+        require_value(args, "sentence_context", 0, reason)
+    require_value(args, "source_bos", "off", BOS_REASON)
+    require_value(args, "position_augmentation", "none", "there is --sentence-context")
     if getattr(args, "cape_mean_normalize", None):
         require(False, "cape_mean_normalize", "set", "left out with --sentence-context")

@@ -6,14 +6,15 @@ import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.decoding_state import EncoderOut, KeyCache, SourceState, get_source
+from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, KeyCache, SourceState
 from cape_fairseq.models.positional_side import PositionalSide
-from cape_fairseq.models.source_attention import AlignedTokens, SourceAttention, Step
+from cape_fairseq.models.source_attention import SourceAttention, Step
+from cape_fairseq.models.token_windows import AlignedTokens
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
 from cape_fairseq.modules.graph import keep_in_graph
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.masks import drop_bos
-from cape_fairseq.modules.plan import LayerBiases, SidePlan
+from cape_fairseq.modules.plan import EVERY, LayerBiases, SidePlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
@@ -29,6 +30,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
     ) -> None:
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.has_source_bos = cfg.source_bos == "on"
+        self.no_cross_attention = no_encoder_attn
         self.returns_weights = False  # of the cross-attention, also in the parallel pass
         heads, limit = cfg.decoder.attention_heads, cfg.max_target_positions
         side = Side("decoder", cfg.decoder.layers, self.embed_dim, heads, limit, self.padding_idx)
@@ -56,22 +58,25 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         alignment_layer: int | None = None,
         noise: Noise = None,
         all_tokens: bool = False,
+        delays_end: bool = True,
         **_: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Score the next token at every position, or at the last one in step-by-step decoding.
 
-        The arguments are fairseq's, ``noise`` of the target positions, and ``all_tokens``, which
-        puts the keys of all tokens into an incremental state in one pass. Returns scores
+        The arguments are fairseq's, ``noise`` of the target positions, ``all_tokens``, which puts
+        the keys of all tokens into an incremental state in one pass, and ``delays_end``, without
+        which an alignment leaves the score of EOS as it is, for references. Returns scores
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
         step = self.begin_step(prev_output_tokens.size(1), all_tokens, incremental_state)
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
-        source = get_source(encoder_out)
+        source = None if encoder_out is None else encoder_out[SOURCE_STATE]
         plan, aligned = self.plan_layers(prev_output_tokens, source, noise, step, weighted)
         x = self.embed(prev_output_tokens[:, -step.queries :], plan)
-        states, weights = self.run_layers(x, encoder_out, plan, incremental_state)
+        hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
+        states, weights = self.run_layers(x, plan, hidden, incremental_state)
         x = self.finish(states[-1])
         if not features_only:
             x = self.output_layer(x)
@@ -79,10 +84,10 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
         if aligned is not None:
             self.follow_alignment(aligned, weights[self.num_layers - 1], step)
-            if step.cache is not None and not features_only:
-                x = self.delay_end(x, aligned)
+            if step.cache is not None and not features_only and delays_end:
+                x = self.token_windows.alignment.delay_end(x, self.dictionary.eos(), aligned)
         attention = None
-        has_all_keys = plan.cross_attention[wanted].blocks is None
+        has_all_keys = plan.cross_attention.blocks[0].keys is EVERY
         if wanted in weighted and wanted in weights and has_all_keys:
             attention = self.average_weights(weights[wanted], encoder_out).type_as(x)
         return x, {"attn": [attention], "inner_states": states}
@@ -121,17 +126,17 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             weighted: layers that return the weights of their cross-attention.
         """
         layout = self.lay_out(tokens, source)
-        positions = self.place_tokens(layout, noise, None if source is None else source.statistic)
+        statistic = None if source is None else source.statistic
+        augmented, attended = self.place_tokens(layout, noise, statistic)
         if self.training and torch.is_grad_enabled() and source is not None:
-            self.is_new_validation = True
+            self.is_in_training = self.is_new_validation = True
             self.encoding.count_lengths(layout, source.layout)
         queries = layout.select(slice(-step.queries, None))
-        augmented = positions.augmented[:, -step.queries :]
+        augmented = augmented[:, -step.queries :]
         cross_plan, aligned = self.plan_cross_attention(queries, augmented, source, step)
-        keys, attended = self.find_keys(layout, positions.attended, step)
+        keys, attended = self.find_keys(layout, attended, step)
         bound = self.bound_offsets(layout)
-        plan = SidePlan.build(
-            self.num_layers,
+        plan = SidePlan(
             self.encoding.embed(augmented, bound),
             self.compute_biases(queries, None if step.has_source_keys else source, bound),
             self.plan_self_attention(keys, attended, step.queries, causal=True),
@@ -139,28 +144,6 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             weighted if aligned is None else [*weighted, self.num_layers - 1],
         )
         return plan, aligned
-
-    def run_layers(
-        self,
-        x: Tensor,
-        encoder_out: EncoderOut | None,
-        plan: SidePlan,
-        incremental_state: IncrementalState | None,
-    ) -> tuple[list[Tensor], dict[int, Tensor]]:
-        """Return the input of the first layer and the outputs of all, each [T, B, C], and the
-        cross-attention weights of the layers that return them, [B, H, T, S or W]."""
-        states, weights = [x], {}
-        hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
-        for layer in self.layers:
-            number = layer.number
-            if number > 0:
-                x = plan.add_embedding(x, number)
-            plans = plan.self_attention[number], plan.cross_attention[number]
-            x, layer_weights = self.run_layer(layer, x, hidden, *plans, incremental_state)
-            states.append(x)
-            if layer_weights is not None:
-                weights[number] = layer_weights
-        return states, weights
 
     def finish(self, x: Tensor) -> Tensor:
         """Turn the output of the last layer [T, B, C] into features [B, T, C]."""
@@ -180,11 +163,13 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         prev_output_tokens: Tensor,
         encoder_out: EncoderOut | None = None,
         incremental_state: IncrementalState | None = None,
-        *args: Any,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Run :meth:`forward` without the output projection; the arguments are fairseq's."""
-        return self(prev_output_tokens, encoder_out, incremental_state, True, *args, **kwargs)
+        state = incremental_state
+        return self(prev_output_tokens, encoder_out, state, True, alignment_layer, **kwargs)
 
     def lay_out(self, tokens: Tensor, source: SourceState | None) -> Layout:
         """Find the layout of int64 [B, T]; in a document, sentences are those of the source."""
@@ -203,7 +188,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             return layout, attended
         if self.window is not None:
             new = layout.select(slice(-step.queries, None))
-            layout = step.cache.advance(new, self.window)
+            layout = step.cache.advance(new)
             attended = self.base_encoding.attention_positions(layout.offset, layout.column, False)
             return layout, attended
         seen = slice(step.cache.count_unseen(layout.padding.size(1) - step.queries), None)
@@ -234,7 +219,3 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         x = plan.add_embedding(x.transpose(0, 1), 0)
         x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         return self.dropout_module(x)
-
-    def max_positions(self) -> int:
-        """Return the number of target tokens."""
-        return self.length_limit

@@ -11,7 +11,6 @@ from cape_fairseq.modules.masks import count_leading
 from cape_fairseq.modules.windows import Window, find_first
 from cape_fairseq.positions.layout import Layout, Spans, find_spans
 
-WAIT = 32  # tokens; what no sentence sees any more is dropped so often on a GPU, which must wait
 EncoderOut = dict[str, Any]  # fairseq's lists of tensors, and the entry below
 SOURCE_STATE = "source_state"
 
@@ -30,8 +29,17 @@ class SourceState(NamedTuple):
 
     def select(self, rows: Tensor) -> SourceState:
         """Return the state of some texts, int64 [R]."""
-        parts = [None if part is None else part.index_select(0, rows) for part in self[1:5]]
-        return SourceState(self.layout.select_rows(rows), *parts, *self[5:])
+
+        def take(part: Tensor | None) -> Tensor | None:
+            return None if part is None else part.index_select(0, rows)
+
+        return self._replace(
+            layout=self.layout.select_rows(rows),
+            positions=take(self.positions),
+            statistic=take(self.statistic),
+            sentence=take(self.sentence),
+            last=take(self.last),
+        )
 
     def find_window(self, sentences: Tensor, window: Window) -> Spans:
         """Find the tokens of the window around one sentence of each text, int64 [B]."""
@@ -65,11 +73,6 @@ def find_last(padding: Tensor) -> Tensor:
     return (count_leading(padding) + (~padding).sum(1) - 1).unsqueeze(1)
 
 
-def get_source(encoder_out: EncoderOut | None) -> SourceState | None:
-    """Return the state of the source in an encoder's output, or None without one."""
-    return None if encoder_out is None else encoder_out[SOURCE_STATE]
-
-
 class KeyCache:
     """Hold the state of step-by-step decoding, a row for each hypothesis.
 
@@ -77,60 +80,45 @@ class KeyCache:
 
     Args:
         layout: of the tokens in documents, [B, S] each; None before the first token.
-        keys, values: of the self-attention, by number of the layer, [B, H, S, D].
+        states: keys and values of the self-attention, by number of the layer, [2, B, H, S, D].
         position: of the next token in the source, float32 [B, 1]; with an alignment only.
-        reach: queries see so many tokens before their own; None if all.
     """
+
+    reach: int | None = None  # queries see so many tokens before their own; the decoder says it
 
     def __init__(
         self,
         layout: Layout | None = None,
-        keys: dict[int, Tensor] | None = None,
-        values: dict[int, Tensor] | None = None,
+        states: dict[int, Tensor] | None = None,
         position: Tensor | None = None,
-        reach: int | None = None,
     ) -> None:
-        self.layout, self.keys, self.values = layout, keys or {}, values or {}
-        self.position, self.reach = position, reach
+        self.layout, self.states, self.position = layout, states or {}, position
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append the keys and values of new tokens, and drop those that no query sees any more.
         Return all of the layer."""
-        if layer in self.keys:
-            first = self.count_unseen(self.keys[layer].size(2))
-            keys = torch.cat([self.keys[layer][:, :, first:], keys], dim=2)
-            values = torch.cat([self.values[layer][:, :, first:], values], dim=2)
-        # Every step reads them.
-        self.keys[layer], self.values[layer] = keys.contiguous(), values.contiguous()
-        return self.keys[layer], self.values[layer]
+        state = torch.stack([keys, values])
+        if layer in self.states:
+            earlier = self.states[layer]
+            seen = earlier[:, :, :, self.count_unseen(earlier.size(3)) :]
+            state = torch.cat([seen, state], dim=3)
+        self.states[layer] = state
+        return state[0], state[1]
 
     def count_unseen(self, earlier: int) -> int:
         """Return how many of the earlier tokens are out of the reach of the next one."""
         return 0 if self.reach is None else max(0, earlier - self.reach)
 
-    def advance(self, layout: Layout, window: Window) -> Layout:
-        """Add the layout of new tokens of a document, which count on from the last column, and drop
-        the first columns that no text sees any more, keys and values as well. Return the layout of
-        all that stay."""
+    def advance(self, layout: Layout) -> Layout:
+        """Add the layout of new tokens of a document, which count on from the last column. Return
+        that of all tokens within reach."""
         if self.layout is None:
             self.layout = layout.expand()
             return self.layout
         column = layout.column - layout.column[:, :1] + self.layout.column[:, -1:] + 1
-        earlier = self.layout.column.size(1)
-        self.layout = self.layout.join(layout._replace(column=column))
-        unseen = self.count_unseen(earlier)
-        if layout.padding.device.type == "cpu" or earlier % WAIT == 0:
-            first, _ = window.find_columns(layout.sentence, self.layout.sentence)
-            unseen = max(unseen, min(int(first.min()), earlier))
-        self.drop(unseen)
+        seen = self.layout.select(slice(self.count_unseen(self.layout.column.size(1)), None))
+        self.layout = seen.join(layout._replace(column=column))
         return self.layout
-
-    def drop(self, count: int) -> None:
-        """Drop the first columns."""
-        if count:
-            self.layout = self.layout.select(slice(count, None))
-            self.keys = {layer: keys[:, :, count:] for layer, keys in self.keys.items()}
-            self.values = {layer: values[:, :, count:] for layer, values in self.values.items()}
 
     def trim(self, window: Window) -> KeyCache:
         """Return the cache of what the next sentence of each text sees. The last token of every
@@ -141,19 +129,16 @@ class KeyCache:
         following = layout.sentence.amax(1, keepdim=True) + 1
         starts, ends = window.find_columns(following, layout.sentence)
         spans = find_spans(layout.padding, starts, ends)
-        index = spans.columns[:, None, :, None]
-
-        def gather(x: Tensor) -> Tensor:
-            return x.gather(2, index.expand(-1, x.size(1), -1, x.size(3)))
-
-        keys = {layer: gather(x) for layer, x in self.keys.items()}
-        values = {layer: gather(x) for layer, x in self.values.items()}
-        return KeyCache(layout.gather(spans), keys, values)
+        index = spans.columns[None, :, None, :, None]
+        states = {
+            layer: x.gather(3, index.expand(2, -1, x.size(2), -1, x.size(4)))
+            for layer, x in self.states.items()
+        }
+        return KeyCache(layout.gather(spans), states)
 
     def select(self, rows: Tensor) -> KeyCache:
         """Return the cache of some rows, int64 [R]; a beam chooses a row several times."""
         layout = None if self.layout is None else self.layout.select_rows(rows)
-        keys = {layer: x.index_select(0, rows) for layer, x in self.keys.items()}
-        values = {layer: x.index_select(0, rows) for layer, x in self.values.items()}
+        states = {layer: x.index_select(1, rows) for layer, x in self.states.items()}
         position = None if self.position is None else self.position.index_select(0, rows)
-        return KeyCache(layout, keys, values, position, self.reach)
+        return KeyCache(layout, states, position)

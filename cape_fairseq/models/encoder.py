@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, SourceState, find_last
-from cape_fairseq.models.positional_side import PositionalSide, TokenPositions
+from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.masks import count_leading, has_padding
 from cape_fairseq.modules.plan import SidePlan
@@ -69,23 +69,23 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         padding = layout.padding if has_padding(layout.padding) else None
         offsets = self.scale_positions(layout.offset)
         statistic = self.augmenter.compute_statistic(offsets, layout.padding)
-        positions = self.place_tokens(layout, noise, statistic)
-        plan = self.plan_layers(layout, positions)
+        augmented, attended = self.place_tokens(layout, noise, statistic)
+        plan = self.plan_layers(layout, augmented, attended)
         if self.training and torch.is_grad_enabled():
             self.encoding.count_lengths(layout)
 
-        x, embedding = self.embed(tokens, plan, padding)
-        states = self.run_layers(x, plan)
+        x = self.embed(tokens, plan, padding)
+        states, _ = self.run_layers(x, plan)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],  # S x B x C
             "encoder_padding_mask": [layout.padding],  # B x S
-            "encoder_embedding": [embedding],  # B x S x C
+            "encoder_embedding": [],
             "encoder_states": states if return_all_hiddens else [],  # each S x B x C
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~layout.padding).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            SOURCE_STATE: self.find_state(layout, positions.augmented, statistic),
+            SOURCE_STATE: self.find_state(layout, augmented, statistic),
         }
 
     def find_state(
@@ -118,36 +118,23 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             )
         return super().forward_torchscript(net_input)
 
-    def plan_layers(self, layout: Layout, positions: TokenPositions) -> SidePlan:
+    def plan_layers(self, layout: Layout, augmented: Tensor, attended: Tensor) -> SidePlan:
         """Plan the self-attention of all layers."""
         length, bound = layout.padding.size(1), self.bound_offsets(layout)
-        return SidePlan.build(
-            len(self.layers),
-            self.encoding.embed(positions.augmented, bound),
+        return SidePlan(
+            self.encoding.embed(augmented, bound),
             self.encoding.attention_biases(layout.offset, None, bound),
-            self.plan_self_attention(layout, positions.attended, length, causal=False),
+            self.plan_self_attention(layout, attended, length, causal=False),
         )
 
-    def embed(
-        self, tokens: Tensor, plan: SidePlan, padding: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Compute the input of the first layer [S, B, C], and scaled embeddings [B, S, C]."""
-        embedded = self.embed_input_tokens(tokens)
-        x = plan.add_embedding(embedded.transpose(0, 1), 0)
+    def embed(self, tokens: Tensor, plan: SidePlan, padding: Tensor | None) -> Tensor:
+        """Compute the input of the first layer: int64 [B, S] -> [S, B, C]."""
+        x = self.embed_input_tokens(tokens)
+        x = plan.add_embedding(x.transpose(0, 1), 0)
         x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         x = self.dropout_module(x)
         x = x if self.quant_noise is None else self.quant_noise(x)
-        return x if padding is None else x.masked_fill(padding.t().unsqueeze(-1), 0), embedded
-
-    def run_layers(self, x: Tensor, plan: SidePlan) -> list[Tensor]:
-        """Return the input of the first layer and the outputs of all, each [S, B, C]."""
-        states = [x]
-        for layer in self.layers:
-            if layer.number > 0:
-                x = plan.add_embedding(x, layer.number)
-            x = self.run_layer(layer, x, plan.self_attention[layer.number])
-            states.append(x)
-        return states
+        return x if padding is None else x.masked_fill(padding.t().unsqueeze(-1), 0)
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Reorder the rows of the output, for beam search. With a window of cross-attention, which
@@ -160,10 +147,8 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         return {**reordered, SOURCE_STATE: encoder_out[SOURCE_STATE].select(new_order)}
 
     def max_positions(self) -> int:
-        """Return the number of source tokens, without the BOS."""
-        if self.bos is None or self.base_encoding.max_length is None:
-            return self.length_limit
-        return self.length_limit - 1  # the table has a row for the BOS
+        """Return the number of source tokens, without the BOS, for which a table has a row."""
+        return super().max_positions() - (self.bos is not None)
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> PositionalEncoder:
         scale = self.source_scale

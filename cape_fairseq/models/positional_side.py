@@ -1,7 +1,7 @@
 """Positions in an encoder or decoder: what both sides share."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -11,23 +11,13 @@ from torch.utils.checkpoint import checkpoint
 from cape_fairseq.data.separator import Separator
 from cape_fairseq.models.config import find_encoding
 from cape_fairseq.models.token_windows import TokenWindows
-from cape_fairseq.modules.masks import build_mask, has_leading_padding, has_padding
-from cape_fairseq.modules.plan import AttentionPlan
+from cape_fairseq.modules.masks import has_leading_padding, has_padding
+from cape_fairseq.modules.plan import AttentionPlan, SidePlan
 from cape_fairseq.modules.windows import Condition, Mask, Window
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import Noise, PositionEncoding, SourceStatistic
+from cape_fairseq.positions.base import UNLIMITED, Noise, PositionEncoding, SourceStatistic
 from cape_fairseq.positions.layout import Layout
 from cape_fairseq.positions.randpos import RandomPositions
-
-
-class TokenPositions(NamedTuple):
-    """Positions of the tokens of one side, float32 [B or 1, T] each."""
-
-    augmented: Tensor  # scaled and with noise; sinusoids and cross-attention take them
-    attended: Tensor  # those that self-attention takes
-
-
-UNLIMITED = 2**24  # float32 counts without gaps up to here
 
 
 class PositionalSide:
@@ -76,11 +66,9 @@ class PositionalSide:
         """Return what is between the sentences of a document, or None without documents."""
         return None if self.window is None else Separator(self.dictionary)
 
-    @property
-    def length_limit(self) -> int:
+    def max_positions(self) -> int:
         """Return the number of tokens that a text may have."""
-        limit = None if self.window is not None else self.base_encoding.max_length
-        return UNLIMITED if limit is None else limit
+        return UNLIMITED if self.window is not None else self.base_encoding.max_length
 
     @property
     def counts_through_text(self) -> bool:
@@ -100,6 +88,22 @@ class PositionalSide:
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)
 
+    def run_layers(
+        self, x: Tensor, plan: SidePlan, *inputs: Any
+    ) -> tuple[list[Tensor], dict[int, Tensor]]:
+        """Return the input of the first layer and the outputs of all, each [T, B, C], and the
+        cross-attention weights of the layers that return them, [B, H, T, S or W]."""
+        states, weights = [x], {}
+        for layer in self.layers:
+            number = layer.number
+            if number > 0:
+                x = plan.add_embedding(x, number)
+            x, layer_weights = self.run_layer(layer, x, *plan.select(number), *inputs)
+            states.append(x)
+            if layer_weights is not None:
+                weights[number] = layer_weights
+        return states, weights
+
     def embed_input_tokens(self, tokens: Tensor) -> Tensor:
         """Embed int64 [B, T]: [B, T, C]. A separator is an end of sentence."""
         if self.separator is not None:
@@ -107,10 +111,11 @@ class PositionalSide:
         return self.embed_scale * self.embed_tokens(tokens)
 
     def bound_offsets(self, layout: Layout) -> int:
-        """Return an exclusive upper bound of the offsets in sentences. It is exact unless a GPU
-        would have to be waited for in training."""
-        is_cpu = layout.padding.device.type == "cpu"
-        return layout.bound_offsets(exactly=is_cpu or not self.training)
+        """Return an exclusive upper bound of the offsets of real tokens: the length of the longest
+        sentence, or of the text where a GPU would have to be waited for in training."""
+        if layout.sentence is None or (self.training and layout.padding.device.type != "cpu"):
+            return layout.index.size(1)
+        return max(1, int(layout.offset.masked_fill(layout.padding, 0).max()) + 1)
 
     def scale_positions(self, positions: Tensor) -> Tensor:
         """Multiply positions by the source scale; the decoder's stay as they are."""
@@ -118,13 +123,13 @@ class PositionalSide:
 
     def place_tokens(
         self, layout: Layout, noise: Noise, statistic: SourceStatistic
-    ) -> TokenPositions:
-        """Return the positions of all tokens, scaled and with noise."""
+    ) -> tuple[Tensor, Tensor]:
+        """Return the positions of all tokens, scaled and with noise, which sinusoids and
+        cross-attention take, and those that self-attention takes: float32 [B or 1, T] each."""
         offsets, columns = map(self.scale_positions, (layout.offset, layout.column))
         augmented = self.augmenter.augment(offsets, layout.padding, noise, statistic)
         is_augmented = noise is not None or statistic is not None
-        attended = self.base_encoding.attention_positions(augmented, columns, is_augmented)
-        return TokenPositions(augmented, attended)
+        return augmented, self.base_encoding.attention_positions(augmented, columns, is_augmented)
 
     def plan_self_attention(
         self, layout: Layout, positions: Tensor, queries: int, causal: bool
@@ -139,32 +144,30 @@ class PositionalSide:
         # Padding on the right is later than every real token, and so hidden already.
         check_padding = has_leading_padding if causal else has_padding
         hides_padding = check_padding(layout.padding)
-        conditions = self.list_conditions(q_layout, layout, causal)
-        mask, blocks = None, None
-        if not conditions:
-            padding = layout.padding if hides_padding else None
-            mask = build_mask(padding, queries, causal, compute_bias(slice(None), slice(None)))
-        else:
-            limits = Mask(
-                conditions,
-                q_layout.padding,
-                layout.padding,
-                hides_padding,
-                has_own_keys=True,
-                bias=compute_bias,
-            )
-            mask, blocks = limits.divide()
+        # Without anything else in the mask, causality has a kernel of its own.
+        has_mask = hides_padding or compute_bias(slice(1), slice(1)) is not None
+        conditions = self.list_conditions(q_layout, layout, causal, has_mask and queries > 1)
+        mask = Mask(
+            conditions,
+            q_layout.padding,
+            layout.padding,
+            hides_padding,
+            has_own_keys=True,
+            bias=compute_bias,
+        )
         rotation = self.base_encoding.rotation(q_positions)
-        return AttentionPlan(mask, blocks, causal, rotation, rotation)
+        return AttentionPlan(mask.divide(), causal, rotation, rotation)
 
-    def list_conditions(self, queries: Layout, keys: Layout, causal: bool) -> list[Condition]:
-        """List the conditions on which queries see keys of their own side, besides padding; those
-        of a single text that are only causal have a kernel of their own."""
+    def list_conditions(
+        self, queries: Layout, keys: Layout, causal: bool, has_mask: bool
+    ) -> list[Condition]:
+        """List the conditions on which queries see keys of their own side, besides padding; without
+        others, later keys are hidden only in a mask that there is already."""
         conditions = []
         if self.window is not None:
             conditions.append(Condition(self.window, queries.sentence, keys.sentence))
         window = self.token_windows.find_attention(keys.padding.size(1), causal)
-        if window is None and causal and conditions:
+        if window is None and causal and (conditions or has_mask):
             window = Window(math.inf)
         if window is not None:
             conditions.append(Condition(window, queries.column, keys.column))

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.models.decoding_state import KeyCache, SourceState
-from cape_fairseq.models.token_windows import choose_reach, find_look_ahead
-from cape_fairseq.modules.masks import build_mask, has_padding
-from cape_fairseq.modules.plan import NO_PLAN, AttentionPlan, Block, take_columns
+from cape_fairseq.models.token_windows import AlignedTokens, choose_reach
+from cape_fairseq.modules.masks import has_padding
+from cape_fairseq.modules.plan import EVERY, NO_PLAN, AttentionPlan, Block, take_columns
 from cape_fairseq.modules.windows import Condition, Mask
 from cape_fairseq.positions.layout import Layout
 
@@ -23,17 +23,6 @@ class Step(NamedTuple):
     has_source_keys: bool = False  # an earlier step computed those of the cross-attention
 
 
-class AlignedTokens(NamedTuple):
-    """Target tokens whose cross-attention says where they are in the source."""
-
-    position: Tensor  # float32 [B or 1, T]
-    keys: Tensor  # positions of the source tokens that they see, [B, W]
-    last: Tensor  # position of the last source token, [B, 1]
-    index: Tensor  # of the tokens in their text, [B or 1, T]
-    padding: Tensor  # bool [B, T]
-    training_length: Tensor  # int64 []
-
-
 LOOK_AHEAD_UNIT = 1024  # integers change neither in half precision nor in a moving average
 
 
@@ -42,9 +31,10 @@ class SourceAttention:
     token follows the attention (:class:`~cape_fairseq.models.token_windows.Alignment`).
 
     ``look_ahead`` is a buffer, int64 [2]: the sum of the look-ahead of all target tokens of the
-    last validation, and their number.
+    last validation of a training, and their number.
     """
 
+    is_in_training = False  # this process trains the model
     is_new_validation = True
 
     def place_in_source(
@@ -78,35 +68,31 @@ class SourceAttention:
         self, queries: Layout, positions: Tensor, source: SourceState, step: Step
     ) -> AttentionPlan:
         """Plan the cross-attention of queries at these positions among those of the source."""
-        mask, blocks = self.plan_source_mask(queries, positions, source)
+        blocks = self.plan_source_mask(queries, positions, source)
         if not self.base_encoding.rotates_cross_attention:
-            return AttentionPlan(mask, blocks)
+            return AttentionPlan(blocks)
         key_rotation = None
         if not step.has_source_keys:
             key_rotation = self.base_encoding.rotation(source.positions)
         rotation = self.base_encoding.rotation(positions)
-        return AttentionPlan(mask, blocks, query_rotation=rotation, key_rotation=key_rotation)
+        return AttentionPlan(blocks, query_rotation=rotation, key_rotation=key_rotation)
 
     def plan_source_mask(
         self, queries: Layout, positions: Tensor, source: SourceState
-    ) -> tuple[Tensor | None, list[Block] | None]:
-        """Return the mask of what queries see of the source, or its blocks."""
+    ) -> list[Block]:
+        """Return the mask of what queries see of the source, in blocks."""
         padding, conditions = source.layout.padding, []
         hides_padding = has_padding(padding)
         if self.window is not None:
             sentences = queries.sentence, source.layout.sentence
             conditions.append(Condition(self.cross_window, *sentences))
-        reach = self.token_windows.cross_attention
-        if reach is not None:
+        keys = None
+        if self.token_windows.cross_attention is not None:
             window = self.token_windows.find_cross_attention(source.scale)
             centers = source.clamp(positions, queries.sentence)
             conditions.append(Condition(window, centers, source.positions))
-        if not conditions:
-            return build_mask(padding if hides_padding else None, 1, causal=False), None
-        mask = Mask(conditions, queries.padding, padding, hides_padding)
-        if reach is None:
-            return mask.divide()
-        return mask.divide(keys=int(2 * window.after / source.scale) + 1)
+            keys = int(2 * window.after / source.scale) + 1
+        return Mask(conditions, queries.padding, padding, hides_padding).divide(keys)
 
     def find_aligned(
         self,
@@ -120,9 +106,8 @@ class SourceAttention:
         look-ahead is measured."""
         keys, last = source.positions, source.last
         if self.is_aligned(step):
-            if plan.blocks is not None:
-                keys = take_columns(keys, plan.blocks[0].keys, dim=1)
-        elif self.measures_look_ahead(step) and plan.blocks is None:
+            keys = take_columns(keys, plan.blocks[0].keys, dim=1)
+        elif self.measures_look_ahead(step) and plan.blocks[0].keys is EVERY:
             last = keys.masked_fill(source.layout.padding, 0.0).amax(1, keepdim=True)
         else:
             return None
@@ -131,10 +116,12 @@ class SourceAttention:
         )
 
     def measures_look_ahead(self, step: Step) -> bool:
-        """Return whether a pass is that of a validation, of texts and not of documents."""
-        is_validation = step.cache is None and not self.training and not torch.is_grad_enabled()
-        is_text = self.window is None and self.base_encoding.rotates_cross_attention
-        return is_validation and is_text
+        """Return whether a pass is that of a validation, of texts and not of documents. Evaluation
+        keeps what the training measured."""
+        is_parallel = step.cache is None and not torch.is_grad_enabled()
+        is_validation = self.is_in_training and is_parallel and not self.training
+        is_rotated = self.base_encoding.rotates_cross_attention and not self.no_cross_attention
+        return is_validation and is_rotated and self.window is None
 
     def record_look_ahead(self, tokens: AlignedTokens, weights: Tensor) -> None:
         """Add the look-ahead of a validation batch to that of the validation. Tokens near an end of
@@ -147,7 +134,7 @@ class SourceAttention:
         length = (~tokens.padding).sum(1, keepdim=True)
         counts = (index >= margin) & (index < length - margin) & ~tokens.padding
         counts = counts & (tokens.position <= tokens.last - margin)
-        ahead = find_look_ahead(tokens.position, weights, tokens.keys)
+        ahead = tokens.find_look_ahead(weights)
         ahead = ahead.masked_fill(~counts, 0.0).sum(dtype=torch.float64)
         found = torch.stack([(LOOK_AHEAD_UNIT * ahead).round(), counts.sum()]).long()
         self.look_ahead.copy_(found if self.is_new_validation else self.look_ahead + found)
@@ -165,17 +152,5 @@ class SourceAttention:
         if step.cache is None:
             self.record_look_ahead(tokens, weights)
         else:
-            step.cache.position = self.advance(tokens, weights)
-
-    def advance(self, token: AlignedTokens, weights: Tensor) -> Tensor:
-        """Return the positions of the next tokens, [B, 1]. Padding before a text does not count."""
-        alignment = self.token_windows.alignment
-        offset = self.measured_offset if alignment.offset is None else alignment.offset
-        ahead = find_look_ahead(token.position, weights, token.keys)
-        moved = alignment.advance(token.position, ahead, offset, token.last)
-        return torch.where(token.padding, token.position, moved)
-
-    def delay_end(self, scores: Tensor, token: AlignedTokens) -> Tensor:
-        """Lower the score of EOS before the end of the source."""
-        alignment, eos = self.token_windows.alignment, self.dictionary.eos()
-        return alignment.delay_end(scores, eos, token.position, token.last, token.index)
+            alignment = self.token_windows.alignment
+            step.cache.position = alignment.advance(tokens, weights, self.measured_offset)

@@ -29,7 +29,7 @@ class StepwiseModel(nn.Module):
         scores, weights = [], []
         for length in range(1, prev_output_tokens.size(1) + 1):
             tokens = prev_output_tokens[:, :length]
-            score, extra = self.model.decoder(tokens, encoder_out, state)
+            score, extra = self.model.decoder(tokens, encoder_out, state, delays_end=False)
             scores.append(score)
             weights.append(extra["attn"][0])
         has_weights = weights[0] is not None

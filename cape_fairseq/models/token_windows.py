@@ -16,8 +16,26 @@ from cape_fairseq.modules.windows import Window
 from cape_fairseq.options import format_flag, require
 
 EOS_PENALTY = 1e4  # finite: fairseq must be able to force EOS at the longest length
-MAX_REACH = 30  # of cross-attention, by default
+MAX_REACH = 20  # of cross-attention, by default
 LONGEST_RATIO = 1.5  # to the scaled source: longer outputs may always end
+
+
+class AlignedTokens(NamedTuple):
+    """Target tokens whose cross-attention says where they are in the source."""
+
+    position: Tensor  # float32 [B or 1, T]
+    keys: Tensor  # positions of the source tokens that they see, [B, W]
+    last: Tensor  # position of the last source token, [B, 1]
+    index: Tensor  # of the tokens in their text, [B or 1, T]
+    padding: Tensor  # bool [B, T]
+    training_length: Tensor  # int64 []
+
+    def find_look_ahead(self, weights: Tensor) -> Tensor:
+        """Return how far their cross-attention looks ahead of them, c - p, from its weights
+        [B, H, T, W]: [B, T]."""
+        # The mean of differences: in half precision a mean of large positions would be wrong.
+        distance = self.keys.unsqueeze(1) - self.position.unsqueeze(2)
+        return (weights.float().mean(1) * distance).sum(2)
 
 
 class Alignment(NamedTuple):
@@ -31,32 +49,22 @@ class Alignment(NamedTuple):
     offset: float | None  # o, the mean of c - p where p is right; None: that of the last validation
     end: float | None  # distance to the last source token from which the text may end
 
-    def advance(
-        self, position: Tensor, ahead: Tensor, offset: float | Tensor, last: Tensor
-    ) -> Tensor:
-        """Return the positions of the next tokens, [B, 1].
-
-        Args:
-            position: of these tokens, float32 [B, 1].
-            ahead: their look-ahead c - p, [B, 1].
-            last: position of the last source token, [B, 1].
-        """
+    def advance(self, token: AlignedTokens, weights: Tensor, measured: Tensor) -> Tensor:
+        """Return the positions of the next tokens, [B, 1], from the weights of the last layer.
+        ``measured`` is the offset of the last validation. Padding before a text does not count."""
+        ahead = token.find_look_ahead(weights) - (measured if self.offset is None else self.offset)
         # Past the source there is nothing to follow: a position that stayed at the last token would
         # never tell the model to end.
-        correction = torch.where(position < last, self.gain * (ahead - offset), 0.0)
-        return (position + 1 + correction).clamp(min=0)
+        correction = torch.where(token.position < token.last, self.gain * ahead, 0.0)
+        moved = (token.position + 1 + correction).clamp(min=0)
+        return torch.where(token.padding, token.position, moved)
 
-    def delay_end(
-        self, scores: Tensor, eos: int, position: Tensor, last: Tensor, length: Tensor
-    ) -> Tensor:
-        """Lower the score of EOS where the last source token is far, scores [B, 1, V].
-
-        Args:
-            length: number of tokens of the output so far, [B or 1, 1].
-        """
+    def delay_end(self, scores: Tensor, eos: int, token: AlignedTokens) -> Tensor:
+        """Lower the score of EOS where the last source token is far, scores [B, 1, V]."""
         if self.end is None:
             return scores
-        is_early = (last - position > self.end) & (length < LONGEST_RATIO * last)
+        is_far = token.last - token.position > self.end
+        is_early = is_far & (token.index < LONGEST_RATIO * token.last)
         scores = scores.clone()
         scores[:, :, eos] -= EOS_PENALTY * is_early.type_as(scores)
         return scores
@@ -85,26 +93,11 @@ class TokenWindows(NamedTuple):
             return None
         return Window(self.attention, 0 if causal else self.attention)
 
-    def find_cross_attention(self, scale: float) -> Window | None:
-        """Return the window of cross-attention for a source scale. There is a key inside of it
-        wherever a query is: half a token is less."""
-        if self.cross_attention is None:
-            return None
+    def find_cross_attention(self, scale: float) -> Window:
+        """Return the window of cross-attention for a source scale, if there is one. There is a key
+        inside of it wherever a query is: half a token is less."""
         reach = max(self.cross_attention, scale / 2 * (1 + 1e-6))
         return Window(reach, reach)
-
-
-def find_look_ahead(position: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
-    """Return how far the cross-attention looks ahead of target positions, c - p: [B or 1, T].
-
-    Args:
-        position: of the target tokens, float32 [B or 1, T].
-        weights: of their cross-attention, [B, H, T, W].
-        keys: positions of the source tokens that have weights, [B, W].
-    """
-    # The mean of differences: in half precision a mean of large positions would be wrong.
-    distance = keys.unsqueeze(1) - position.unsqueeze(2)
-    return (weights.float().mean(1) * distance).sum(2)
 
 
 def choose_reach(training_length: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.distributed.utils import get_global_rank
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
@@ -139,14 +140,12 @@ class PositionalTransformer(TransformerModelBase):
         augmenter = self.encoder.augmenter  # it samples for both sides
         if not augmenter.samples_noise:
             return None, None
-        several = distributed.is_available() and distributed.is_initialized()
-        rank = distributed.get_rank() if several else 0
         stream = int(torch.randint(2**62, ()))
         source, target = augmenter.sample(
             src_tokens.size(0),
             src_tokens.size(1) + (self.encoder.bos is not None),
             prev_output_tokens.size(1),
-            seed_generator(stream, self.num_updates, rank),
+            seed_generator(stream, self.num_updates, get_global_rank()),
         )
         return to_device(source, src_tokens.device), to_device(target, src_tokens.device)
 

@@ -38,6 +38,7 @@ UNUSED = re.compile(
     r"(encoder|decoder)\.embed_positions\.(weights|_float_tensor)|"
     r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
+BASE = ".positions.base_encoding."  # FLOATER's
 LAYER = re.compile(r"\.layers\.\d+\.")
 
 
@@ -71,7 +72,7 @@ class Checkpoint(NamedTuple):
 class Changes(NamedTuple):
     """Differences of a model from the checkpoint that it is loaded from."""
 
-    renamed: dict[str, str]  # parameters of positions, from the checkpoint's name to the model's
+    names: dict[str, str]  # the model's, by those of :func:`rename`
     initialized: list[str]  # parameters of positions that the checkpoint lacks
     omegas: list[str]  # ADMIN's residual weights that the checkpoint lacks
     dropped: list[str]  # parameters of positions that the model lacks
@@ -89,23 +90,25 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     current = Identity.decode(model.identity)  # --store-ema loads a state in every update
     check_identity(stored.identity, current)
     check_tables(stored, model)
-    changes = compare(stored, model, current)
+    changes = compare(stored, model)
     report(stored, model, changes, current)
     state = build_state(changes, stored, model)
     state_dict.update({prefix + key: value for key, value in state.items()})
 
 
 def rename(key: str) -> str:
-    """Return this package's name of a parameter of stock fairseq."""
+    """Return this package's name of a parameter of stock fairseq. A parameter of FLOATER's base
+    encoding gets its name without FLOATER, since each starts from the other."""
     match = LEARNED_POSITIONS.fullmatch(key)
-    return f"{match[1]}.positions.tables.0" if match else key
+    return f"{match[1]}.positions.tables.0" if match else key.replace(BASE, ".positions.", 1)
 
 
 def check_tables(stored: Checkpoint, model: nn.Module) -> None:
     """Raise ValueError if a learned table of positions has another length than the checkpoint's."""
     for key, value in model.state_dict().items():
-        old = stored.state.get(key)
-        if ".positions.tables." in key and old is not None and len(old) != len(value):
+        name = rename(key)
+        old = stored.state.get(name)
+        if ".positions.tables." in name and old is not None and len(old) != len(value):
             side = "source" if key.startswith("encoder.") else "target"
             given = getattr(model.cfg, f"max_{side}_positions")
             wanted = given + len(old) - len(value)
@@ -115,32 +118,17 @@ def check_tables(stored: Checkpoint, model: nn.Module) -> None:
             )
 
 
-def compare(stored: Checkpoint, model: nn.Module, current: Identity) -> Changes:
+def compare(stored: Checkpoint, model: nn.Module) -> Changes:
     """Find what loading a checkpoint into a model changes; neither is changed here."""
-    own = model.state_dict()
-    renamed = rename_base_encoding(stored, current)
-    names = {renamed.get(key, key) for key in stored.state}
-    missing = [key for key in own if key not in names]
+    names = {rename(key): key for key in model.state_dict()}
+    missing = [key for name, key in names.items() if name not in stored.state]
     return Changes(
-        renamed=renamed,
+        names=names,
         initialized=[key for key in missing if POSITIONS.match(key)],
         omegas=[key for key in missing if key.endswith("_omega")],
-        dropped=sorted(key for key in names if POSITIONS.match(key) and key not in own),
+        dropped=sorted(key for key in stored.state if POSITIONS.match(key) and key not in names),
         scale=choose_scale(stored, model),
     )
-
-
-def rename_base_encoding(stored: Checkpoint, current: Identity) -> dict[str, str]:
-    """Return new names of the parameters of an encoding that becomes another's base, or back."""
-    has_base = current.base != current.encoding
-    had_base = stored.identity.base != stored.identity.encoding
-    below, renamed = "positions.base_encoding.", {}
-    for key in stored.state:
-        if has_base and not had_base and ".positions." in key:
-            renamed[key] = key.replace("positions.", below, 1)
-        elif had_base and not has_base and below in key:
-            renamed[key] = key.replace(below, "positions.", 1)
-    return renamed
 
 
 def choose_scale(stored: Checkpoint, model: nn.Module) -> float:
@@ -201,7 +189,7 @@ def report(stored: Checkpoint, model: nn.Module, changes: Changes, current: Iden
 def build_state(changes: Changes, stored: Checkpoint, model: nn.Module) -> State:
     """Return the state that the model loads."""
     own = model.state_dict()
-    state = {changes.renamed.get(key, key): value for key, value in stored.state.items()}
+    state = {changes.names.get(key, key): value for key, value in stored.state.items()}
     for key in changes.dropped:
         del state[key]
     for key in changes.initialized:

@@ -45,42 +45,31 @@ class Attention(MultiheadAttention):
         k, v = self.project_keys(source, plan, incremental_state)
         if v.dtype != q.dtype:  # biases make float32 of what they are added to
             q, k, v = q.float(), k.float(), v.float()
-        if plan.blocks is not None:
-            x, weights = self.attend_blocks(q, k, v, plan)
-        else:
-            x, weights = self.attend(q, k, v, plan)
+        x, weights = self.attend(q, k, v, plan)
         x = self.project_output(x.permute(2, 0, 1, 3).flatten(2), query.dtype)
         return x, weights if plan.need_weights else None
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan
     ) -> tuple[Tensor, Tensor | None]:
-        """Run the kernel on q [B, H, T, D], k and v [B, H, S, D]."""
+        """Run the kernel on q [B, H, T, D], k and v [B, H, S, D], block by block. The weights are
+        those of the last block, for its keys."""
         # A single query after earlier ones sees all keys.
-        causal = plan.causal and plan.mask is None and q.size(2) == k.size(2)
-        need_weights = plan.need_weights or self.is_single(q)
-        return self.kernel(q, k, v, plan.mask, causal, self.dropout_probability, need_weights)
-
-    def attend_blocks(
-        self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan
-    ) -> tuple[Tensor, Tensor | None]:
-        """Run the kernel block by block: the same result in less memory. The weights are those of
-        the last block, for its keys."""
+        causal = plan.causal and q.size(2) == k.size(2)
         parts, weights = [], None
         for block in plan.blocks:
-            k_part = take_columns(k, block.keys, dim=2)
-            v_part = take_columns(v, block.keys, dim=2)
             x, weights = self.kernel(
                 q[:, :, block.queries],
-                k_part,
-                v_part,
+                take_columns(k, block.keys, dim=2),
+                take_columns(v, block.keys, dim=2),
                 block.mask,
-                dropout=self.dropout_probability,
-                need_weights=plan.need_weights or self.is_single(q),
-                own_column=block.own_column,
+                causal and block.mask is None,
+                self.dropout_probability,
+                plan.need_weights or self.is_single(q),
+                block.own_column,
             )
             parts.append(x)
-        return torch.cat(parts, dim=2), weights
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2), weights
 
     def is_single(self, q: Tensor) -> bool:
         """Return whether there is a single query on a CPU, whose fused kernel takes three times as

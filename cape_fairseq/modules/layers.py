@@ -52,6 +52,15 @@ class ResidualMixin:
         return torch.addcmul(y, x, omega)
 
 
+def attend_to_self(
+    layer: nn.Module, x: Tensor, plan: AttentionPlan, state: IncrementalState | None = None
+) -> Tensor:
+    """Apply the self-attention sub-layer of a layer to x [T, B, C]."""
+    norm = layer.self_attn_layer_norm
+    y, _ = layer.self_attn(layer.normalize_input(x, norm), None, plan, state)
+    return layer.add_residual(y, x, norm, layer.self_attn_omega)
+
+
 def feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
     """Apply the feed-forward sub-layer of a layer to x [T, B, C]."""
     norm = layer.final_layer_norm
@@ -71,12 +80,9 @@ class EncoderLayer(ResidualMixin, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
         return build_attention(self, cfg, cfg.encoder.attention_heads, self_attention=True)
 
-    def forward(self, x: Tensor, plan: AttentionPlan) -> Tensor:
-        """Run the layer on x [S, B, C]."""
-        norm = self.self_attn_layer_norm
-        y, _ = self.self_attn(self.normalize_input(x, norm), None, plan)
-        x = self.add_residual(y, x, norm, self.self_attn_omega)
-        return feed_forward(self, x)
+    def forward(self, x: Tensor, plan: AttentionPlan, *_: Any) -> tuple[Tensor, None]:
+        """Run the layer on x [S, B, C]. There is no cross-attention, and so no weights of it."""
+        return feed_forward(self, attend_to_self(self, x, plan)), None
 
 
 class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
@@ -101,9 +107,9 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
     def forward(
         self,
         x: Tensor,
-        encoder_out: Tensor | None,
         self_plan: AttentionPlan,
         cross_plan: AttentionPlan,
+        encoder_out: Tensor | None,
         incremental_state: IncrementalState | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Run the layer on x [T, B, C] and encoder_out [S, B, C].
@@ -111,10 +117,7 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
         Returns [T, B, C] and the weights of the cross-attention [B, H, T, S], if its plan wants
         them.
         """
-        norm = self.self_attn_layer_norm
-        y, _ = self.self_attn(self.normalize_input(x, norm), None, self_plan, incremental_state)
-        x = self.add_residual(y, x, norm, self.self_attn_omega)
-        weights = None
+        x, weights = attend_to_self(self, x, self_plan, incremental_state), None
         if self.encoder_attn is not None and encoder_out is not None:
             norm = self.encoder_attn_layer_norm
             y, weights = self.encoder_attn(

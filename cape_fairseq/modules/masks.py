@@ -1,4 +1,4 @@
-"""Masks of attention: padding, causality and biases of the scores. Pure PyTorch."""
+"""Padding and causality. Pure PyTorch."""
 
 import torch
 from torch import Tensor
@@ -8,34 +8,6 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
     """Return bool [T, S], True where a key is not later than the query. The last T keys are those
     of the queries."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-
-
-def build_mask(
-    padding: Tensor | None, queries: int, causal: bool, bias: Tensor | None = None
-) -> Tensor | None:
-    """Combine padding, causality and a bias of the scores into one mask.
-
-    Args:
-        padding: bool [B, S], True at padding, or None if there is none to hide.
-        queries: T; in self-attention the last T keys are theirs.
-        causal: hide later keys, if there is anything else to hide or to add.
-        bias: float [B or 1, H, T, S].
-
-    Returns:
-        bool [B, 1, 1 or T, S], float [B or 1, H, T, S], or None.
-    """
-    visible = None if padding is None else ~padding[:, None, None, :]
-    if causal and (visible is not None or (bias is not None and queries > 1)):
-        keys = bias.size(-1) if padding is None else padding.size(1)
-        device = bias.device if padding is None else padding.device
-        past = causal_mask(queries, keys, device)
-        # A query at padding on the left would see nothing, and its softmax would be NaN: it sees
-        # its own key, on the diagonal.
-        diagonal = past.triu(keys - queries)
-        visible = past if visible is None else (visible & past) | diagonal
-    if bias is None:
-        return visible
-    return bias if visible is None else bias.masked_fill(~visible, float("-inf"))
 
 
 def has_padding(padding: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -10,12 +10,15 @@ from torch import Tensor
 Columns = slice | Tensor  # the same columns of all rows, or int64 [B, W]
 
 
-class Block(NamedTuple):
-    """Consecutive queries, and the keys that they see."""
+EVERY = slice(None)
 
-    queries: slice
-    keys: Columns
-    mask: Tensor  # of both; see kernels.DotProduct
+
+class Block(NamedTuple):
+    """Consecutive queries, the keys that they see, and the mask of both."""
+
+    queries: slice = EVERY
+    keys: Columns = EVERY
+    mask: Tensor | None = None  # broadcastable to [B, H, T, S]; see kernels.DotProduct
     own_column: int | None = None  # the first query's own key among the block's, or None
 
 
@@ -33,15 +36,14 @@ NO_BIASES = AttentionBiases()
 class LayerBiases(NamedTuple):
     """Biases of the attentions of one layer."""
 
-    self_attention: AttentionBiases
-    cross_attention: AttentionBiases
+    self_attention: AttentionBiases = NO_BIASES
+    cross_attention: AttentionBiases = NO_BIASES
 
 
 class AttentionPlan(NamedTuple):
     """The plan of self-attention or cross-attention, equal in all layers but for the biases."""
 
-    mask: Tensor | None = None  # broadcastable to [B, H, T, S]; see kernels.DotProduct
-    blocks: list[Block] | None = None  # instead of the mask
+    blocks: Sequence[Block] = (Block(),)
     causal: bool = False  # without a mask, later keys are hidden in the parallel pass
     query_rotation: Tensor | None = None  # complex [B or 1, 1, T, D / 2]
     key_rotation: Tensor | None = None  # complex [B or 1, 1, S, D / 2], for keys computed now
@@ -56,29 +58,17 @@ class SidePlan(NamedTuple):
     """The plan of all layers of an encoder or a decoder."""
 
     embeddings: list[Tensor]  # added to the inputs of the first layers, [B or 1, T, C] each
-    self_attention: list[AttentionPlan]  # of each layer
-    cross_attention: list[AttentionPlan]  # of each layer; an encoder reads none
+    biases: list[LayerBiases]  # of the first layers
+    self_attention: AttentionPlan  # of every layer, but for its biases
+    cross_attention: AttentionPlan = NO_PLAN  # of every layer; an encoder reads none
+    weighted: Container[int] = ()  # layers that return the weights of their cross-attention
 
-    @classmethod
-    def build(
-        cls,
-        layers: int,
-        embeddings: list[Tensor],
-        biases: list[LayerBiases],
-        self_attention: AttentionPlan,
-        cross_attention: AttentionPlan = NO_PLAN,
-        weighted: Container[int] = (),
-    ) -> SidePlan:
-        """Build the plan of all layers from what they share and the biases of each. Layers beyond
-        the end of ``biases`` have none; ``weighted`` layers return cross-attention weights."""
-        own, cross = [self_attention] * layers, [cross_attention] * layers
-        for number, layer in enumerate(biases):
-            own[number] = self_attention._replace(biases=layer.self_attention)
-            cross[number] = cross_attention._replace(biases=layer.cross_attention)
-        for number in range(layers):
-            if number in weighted:
-                cross[number] = cross[number]._replace(need_weights=True)
-        return cls(embeddings, own, cross)
+    def select(self, layer: int) -> tuple[AttentionPlan, AttentionPlan]:
+        """Return the plans of a layer's self-attention and cross-attention."""
+        biases = self.biases[layer] if layer < len(self.biases) else LayerBiases()
+        own = self.self_attention._replace(biases=biases.self_attention)
+        cross = self.cross_attention._replace(biases=biases.cross_attention)
+        return own, cross._replace(need_weights=layer in self.weighted)
 
     def add_embedding(self, x: Tensor, layer: int) -> Tensor:
         """Add the position embedding of a layer to its input x [T, B, C]."""

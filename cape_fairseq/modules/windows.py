@@ -5,6 +5,7 @@ Masks of long texts are divided into blocks, so that memory is linear in the len
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.modules.masks import count_leading
-from cape_fairseq.modules.plan import Block, Columns, take_columns
+from cape_fairseq.modules.plan import EVERY, Block, Columns, take_columns
 
 MAX_LENGTH = 512  # longer masks are divided into blocks
 BLOCK = 256  # queries
@@ -74,24 +75,9 @@ class Condition(NamedTuple):
             return visible
         return visible & (k_numbers >= q_numbers - self.window.before)
 
-    def find_columns(self, queries: list[int], others: list[int]) -> tuple[Tensor, Tensor]:
-        """Return the first column that some queries see, and the end of the last that others see:
-        two int64 [B or 1, W]."""
-        first, _ = self.window.find_columns(self.queries[:, queries], self.keys)
-        _, end = self.window.find_columns(self.queries[:, others], self.keys)
-        return first, end
-
-
-class Limits(NamedTuple):
-    """The keys that the queries of each block see, int64 [B, blocks]."""
-
-    first: Tensor
-    end: Tensor  # of the last one
-    is_real: Tensor  # bool, False where all queries are padding
-
 
 class Mask(NamedTuple):
-    """The mask of an attention with conditions."""
+    """The mask of an attention: conditions, padding and a bias of scores, as far as it has them."""
 
     conditions: Sequence[Condition]
     query_padding: Tensor  # bool [B, T], True at padding
@@ -100,32 +86,29 @@ class Mask(NamedTuple):
     has_own_keys: bool = False  # self-attention: the last T keys are those of the queries
     bias: BiasFunction | None = None  # bias of some queries and keys, float [B or 1, H, T, S]
 
-    def divide(self, keys: int | None = None) -> tuple[Tensor | None, list[Block] | None]:
-        """Return the whole mask, or the blocks of a long one.
+    def divide(self, keys: int | None = None) -> list[Block]:
+        """Return the whole mask in one block, or the blocks of a long one.
 
         A single query has a block if it sees at most so many ``keys``, and there are more.
         """
         length, own_length = self.key_padding.size(1), self.query_padding.size(1)
         if own_length == 1 and keys is not None and keys < length:
-            first = self.find_limits([slice(0, 1)]).first
-            return None, [self.build_source_block(slice(0, 1), first, keys)]
-        if own_length > 1 and max(own_length, length) > MAX_LENGTH:
-            return None, self.build_blocks()
-        return self.build(), None
+            first, _ = self.find_limits([slice(0, 1)])
+            return [self.build_source_block(slice(0, 1), first, keys)]
+        is_limited = any(condition.window.before < math.inf for condition in self.conditions)
+        if is_limited and own_length > 1 and max(own_length, length) > MAX_LENGTH:
+            return self.build_blocks()
+        return [Block(mask=self.build_part(EVERY, EVERY))]
 
-    def build(self) -> Tensor:
-        """Build the whole mask, [B, 1 or H, T, S]."""
-        every = slice(0, self.query_padding.size(1)), slice(0, self.key_padding.size(1))
-        bias = None if self.bias is None else self.bias(*every)
-        return self.build_part(*every, bias)
-
-    def build_part(self, queries: slice, keys: Columns, bias: Tensor | None = None) -> Tensor:
-        """Build the mask of some queries and keys, and add their bias."""
-        visible = self.conditions[0].find_visible(queries, keys)
-        for condition in self.conditions[1:]:
-            visible = visible & condition.find_visible(queries, keys)
+    def build_part(self, queries: slice, keys: Columns) -> Tensor | None:
+        """Build the mask of some queries and keys, and add their bias: [B, 1 or H, 1 or T, S]."""
+        bias = None if self.bias is None else self.bias(queries, keys)
+        parts = [condition.find_visible(queries, keys) for condition in self.conditions]
         if self.hides_padding:
-            visible = visible & ~take_columns(self.key_padding, keys, dim=1).unsqueeze(1)
+            parts.append(~take_columns(self.key_padding, keys, dim=1).unsqueeze(1))
+        if not parts:
+            return bias
+        visible = functools.reduce(torch.logical_and, parts)
         # A query at padding would see nothing, and its softmax would be NaN.
         visible = visible | ~visible.any(2, keepdim=True)
         mask = visible.unsqueeze(1)
@@ -143,25 +126,22 @@ class Mask(NamedTuple):
         """Build the blocks of self-attention: all rows see the same columns, among them the
         queries' own."""
         own_column = self.key_padding.size(1) - self.query_padding.size(1)
-        limits = self.find_limits(spans)
-        firsts = limits.first.masked_fill(~limits.is_real, self.key_padding.size(1)).amin(0)
-        ends = limits.end.masked_fill(~limits.is_real, 0).amax(0)
+        firsts, ends = self.find_limits(spans)
+        limits = torch.stack([firsts.amin(0), ends.amax(0)]).tolist()  # a GPU is waited for once
         blocks = []
-        for queries, first, end in zip(spans, *to_lists(firsts, ends), strict=True):
+        for queries, first, end in zip(spans, *limits, strict=True):
             first = min(first, own_column + queries.start)
             keys = slice(first, max(end, own_column + queries.stop))
-            bias = None if self.bias is None else self.bias(queries, keys)
-            mask = self.build_part(queries, keys, bias)
+            mask = self.build_part(queries, keys)
             blocks.append(Block(queries, keys, mask, own_column + queries.start - first))
         return blocks
 
     def build_source_blocks(self, spans: list[slice]) -> list[Block]:
         """Build the blocks of cross-attention."""
-        limits = self.find_limits(spans)
-        widths = (limits.end - limits.first).masked_fill(~limits.is_real, 1).amax(0).clamp(min=1)
-        (widths,) = to_lists(widths)
-        firsts = limits.first.split(1, dim=1)
-        return [self.build_source_block(*x) for x in zip(spans, firsts, widths, strict=True)]
+        firsts, ends = self.find_limits(spans)
+        widths = (ends - firsts).amax(0).clamp(min=1).tolist()
+        parts = zip(spans, firsts.split(1, dim=1), widths, strict=True)
+        return [self.build_source_block(*part) for part in parts]
 
     def build_source_block(self, queries: slice, first: Tensor, width: int) -> Block:
         """Build a block of cross-attention from the first key of each row, int64 [B, 1]. Rows whose
@@ -170,19 +150,16 @@ class Mask(NamedTuple):
         columns = first + torch.arange(width, device=first.device)
         return Block(queries, columns, self.build_part(queries, columns))
 
-    def find_limits(self, spans: list[slice]) -> Limits:
-        """Find the keys that the queries of each block see."""
+    def find_limits(self, spans: list[slice]) -> tuple[Tensor, Tensor]:
+        """Return the first key that the queries of each block see, and the end of the last, int64
+        [B, blocks]: none where all queries are padding."""
         first_queries, last_queries = [q.start for q in spans], [q.stop - 1 for q in spans]
         padding = self.key_padding
         first = count_leading(padding).unsqueeze(1).expand(-1, len(spans))
         end = first + (~padding).sum(1, keepdim=True)
-        for condition in self.conditions:
-            found, found_end = condition.find_columns(first_queries, last_queries)
+        for window, queries, keys in self.conditions:
+            found = find_first(keys, queries[:, first_queries] - window.before)
+            found_end = find_first(keys, queries[:, last_queries] + window.after, after=True)
             first, end = torch.maximum(first, found), torch.minimum(end, found_end)
-        is_real = torch.stack([~self.query_padding[:, q].all(1) for q in spans], dim=1)
-        return Limits(first, end, is_real)
-
-
-def to_lists(*tensors: Tensor) -> list[list[int]]:
-    """Return the values of int64 [W] each. A GPU is waited for once."""
-    return torch.stack(tensors).tolist()
+        is_void = torch.stack([self.query_padding[:, q].all(1) for q in spans], dim=1)
+        return first.masked_fill(is_void, padding.size(1)), end.masked_fill(is_void, 0)

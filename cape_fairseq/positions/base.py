@@ -17,6 +17,7 @@ from cape_fairseq.positions.layout import Layout
 
 Noise = tuple[Tensor, ...] | None  # a NamedTuple of the encoding, of one side; None in evaluation
 SourceStatistic = Tensor | None  # of the source, [B, 1]
+UNLIMITED = 2**24  # float32 counts without gaps up to here
 
 
 class Side(NamedTuple):
@@ -60,7 +61,7 @@ class PositionEncoding(nn.Module):
     sees_earlier_sentences: ClassVar[bool] = True  # allows --sentence-context above 0
     allows_randpos: ClassVar[bool] = False
     rotates_cross_attention: bool = False
-    max_length: int | None = None  # tokens of the longest sentence, if there is a limit
+    max_length: int = UNLIMITED  # tokens of the longest sentence
 
     def __init__(self, cfg: Any, side: Side) -> None:
         super().__init__()

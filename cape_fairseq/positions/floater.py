@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cape_fairseq.modules.plan import AttentionBiases
-from cape_fairseq.options import require
+from cape_fairseq.options import require, require_value
 from cape_fairseq.positions.base import (
     ENCODINGS,
     LayerBiases,
@@ -106,9 +106,7 @@ class FLOATER(PositionEncoding):
         require(base in names, "floater_base_encoding", base, " or ".join(names))
         cls.find_base(cfg).validate(cfg)
         if cfg.floater_form == "additive":
-            require(
-                base == "sinpos", "floater_base_encoding", base, "left out with the form additive"
-            )
+            require_value(cfg, "floater_base_encoding", "sinpos", "the form additive has none")
         if cfg.floater_share == "both":
             widths = cfg.encoder_embed_dim, cfg.decoder_embed_dim
             expected = "side: encoder and decoder have different widths"
@@ -118,10 +116,8 @@ class FLOATER(PositionEncoding):
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
         if self.is_bias:
             return self.base_encoding.embed(positions, length)
-        vectors = self.solve(length or positions.size(1)).unflatten(1, (self.layers, 1))
-        return [
-            read(vectors[:, layer, 0], positions).transpose(0, 1) for layer in range(self.layers)
-        ]
+        vectors = self.solve(length or positions.size(1))
+        return [read(layer, positions).transpose(0, 1) for layer in vectors.unbind(1)]
 
     def attention_biases(
         self, offsets: Tensor, source_offsets: Tensor | None, length: int
@@ -129,10 +125,7 @@ class FLOATER(PositionEncoding):
         if not self.is_bias:
             return []
         vectors = self.solve(length).unflatten(1, (self.layers, len(self.names)))
-        return [
-            self.read_biases(vectors[:, layer], offsets, source_offsets)
-            for layer in range(self.layers)
-        ]
+        return [self.read_biases(layer, offsets, source_offsets) for layer in vectors.unbind(1)]
 
     def read_biases(
         self, vectors: Tensor, offsets: Tensor, source_offsets: Tensor | None

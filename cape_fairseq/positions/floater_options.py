@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cape_fairseq.options import choice, option, require
+from cape_fairseq.options import choice, option, require, require_value
 
 RECURRENCES = {"rnn-scalar": 1, "rnn2-scalar": 2, "rnn-vector": 2}  # numbers of cells
 FORM_HELP = (
@@ -61,9 +61,8 @@ def validate_solver(cfg: Any) -> None:
     if cfg.floater_dynamics != "ode":
         defaults = {item.name: item.default for item in fields(FloaterConfig)}
         for name in ("floater_solver", "floater_solver_steps", "floater_gradient"):
-            reason = "left out: only --floater-dynamics ode has a solver"
-            value = getattr(cfg, name)
-            require(value == defaults[name], name, value, reason)
+            reason = "only --floater-dynamics ode has a solver"
+            require_value(cfg, name, defaults[name], reason)
     steps = max(cfg.floater_solver_steps, 1 / cfg.floater_solver_steps)
     expected = "a whole number, or 1 / a whole number"
     given = cfg.floater_solver_steps

@@ -58,22 +58,11 @@ class Layout(NamedTuple):
         parts = zip(self, later.expand(), strict=True)
         return Layout(*(torch.cat(pair, dim=1) for pair in parts if pair[0] is not None))
 
-    def bound_offsets(self, exactly: bool) -> int:
-        """Return an exclusive upper bound of the offsets of real tokens: the length of the text or,
-        with ``exactly``, that of its longest sentence, for which a GPU has to be waited for."""
-        if self.sentence is None or not exactly:
-            return self.index.size(1)
-        return max(1, int(self.offset.masked_fill(self.padding, 0).max()) + 1)
-
     def find_ends(self) -> Tensor:
         """Return bool [B, T], True at the last token of each sentence."""
         real = ~self.padding
-        next_is_real = torch.nn.functional.pad(real[:, 1:], (0, 1))
-        ends = real & ~next_is_real
-        if self.sentence is not None:
-            changes = torch.nn.functional.pad(self.sentence.diff(dim=1) != 0, (0, 1))
-            ends = ends | (real & changes)
-        return ends
+        continues = real[:, 1:] & (self.offset.diff(dim=1) == 1)
+        return real & ~torch.nn.functional.pad(continues, (0, 1))
 
 
 def find_spans(padding: Tensor, starts: Tensor, ends: Tensor) -> Spans:

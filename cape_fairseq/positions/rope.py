@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cape_fairseq.options import choice, option, require
+from cape_fairseq.options import choice, option, require, require_value
 from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
 
 # Pairs with more than beta rotations in a training text stay, those with less than alpha are
@@ -55,22 +55,19 @@ class RoPE(RelativeEncoding):
     def validate(cls, cfg: Any) -> None:
         scaling, factor = cfg.rope_scaling, cfg.rope_scale_factor
         if scaling == "none":
-            require(factor == 1, "rope_scale_factor", factor, "given with --rope-scaling")
+            require_value(cfg, "rope_scale_factor", 1, "there is no --rope-scaling")
         else:
             require(factor > 1, "rope_scale_factor", factor, "above 1 with --rope-scaling")
         if scaling != "yarn":
-            length, default = cfg.rope_training_length, RopeConfig.rope_training_length
-            expected = "left out without --rope-scaling yarn"
-            require(length == default, "rope_training_length", length, expected)
+            default = RopeConfig.rope_training_length
+            require_value(cfg, "rope_training_length", default, "it is for --rope-scaling yarn")
 
     def rotation(self, positions: Tensor) -> Tensor:
         cfg, dim = self.cfg, self.side.head_dim
-        frequencies = compute_frequencies(dim, cfg.rope_base, positions.device)
+        frequencies = compute_frequencies(dim, self.scaled_base, positions.device)
         magnitude = 1.0  # of the rotation: queries and keys are multiplied by it
         if cfg.rope_scaling == "linear":
             frequencies = frequencies / cfg.rope_scale_factor
-        elif cfg.rope_scaling == "ntk":
-            frequencies = compute_frequencies(dim, self.scaled_base, positions.device)
         elif cfg.rope_scaling == "yarn":
             factor, length = cfg.rope_scale_factor, cfg.rope_training_length
             frequencies = scale_low_frequencies(frequencies, factor, length)

@@ -10,7 +10,6 @@ from fairseq import checkpoint_utils
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
-from cape_fairseq.compat import read_option
 from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
 
 logger = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ def reject_alignments(trainer: Trainer) -> None:
 
 def list_warnings(trainer: Trainer) -> Iterator[str]:
     """Yield warnings of a training."""
-    warmup = read_option(trainer.cfg.lr_scheduler, "warmup_updates") or 0
+    warmup = getattr(trainer.cfg.lr_scheduler, "warmup_updates", None) or 0
     updates = trainer.cfg.optimization.max_update
     if 0 < updates < warmup:
         yield (

@@ -27,7 +27,7 @@ def test_residuals_are_weighted_by_channel():
     with torch.no_grad():
         layer.self_attn_omega.uniform_(0.5, 2)
         layer.fc_omega.uniform_(0.5, 2)
-        ours = layer(x, AttentionPlan())
+        ours, _ = layer(x, AttentionPlan())
         y, _ = layer.self_attn(x, None, AttentionPlan())
         y = layer.self_attn_layer_norm(x * layer.self_attn_omega + y)
         z = layer.fc2(torch.relu(layer.fc1(y)))

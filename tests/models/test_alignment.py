@@ -136,6 +136,7 @@ class TestLookAhead:
     @pytest.mark.parametrize("left", [False, True])
     def test_it_is_that_of_tokens_in_the_middle(self, left):
         model = build_windows("rope_cross", reach=None)
+        model.decoder.is_in_training = True
         model.encoder.training_length.fill_(12)  # a window of 6, and 3 tokens at the ends
         found = []
         attention = model.decoder.layers[-1].encoder_attn
@@ -160,6 +161,7 @@ class TestLookAhead:
 
     def test_each_validation_begins_anew(self):
         model = build_windows("rope_cross", reach=None)
+        model.decoder.is_in_training = True
         source, target = make_batch([70]), make_batch([70], begin=True)
         decode(model, source, target)
         once = model.decoder.look_ahead.clone()

@@ -91,15 +91,21 @@ def test_weights_of_a_layer_where_the_look_ahead_is_measured(layer):
     """With an alignment the weights of the last layer are needed, too."""
     source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
     model = build("rope_cross")
+    model.train()(source, None, target)
     with torch.no_grad():
-        _, extra = model(source, None, target, alignment_layer=layer)
+        _, extra = model.eval()(source, None, target, alignment_layer=layer)
+    assert model.decoder.look_ahead[1] > 0
     assert extra["attn"][0].shape == (2, 6, 7)
 
 
-def test_without_cross_attention_there_are_no_weights():
+@pytest.mark.parametrize("system", ["sinpos", "rope_cross"])
+def test_without_cross_attention_there_are_no_weights(system):
     source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
-    model = build("sinpos", no_cross_attention=True)
+    model = build(system, no_cross_attention=True)
+    model.train()(source, None, target)
+    model.eval()
     with torch.no_grad():
+        assert model(source, None, target)[1]["attn"] == [None]
         encoder_out, state = model.encoder(source), {}
         for length in (1, 2):
             _, extra = model.decoder(target[:, :length], encoder_out, state)

@@ -32,8 +32,8 @@ class TestWindows:
         whole = decode(model, source, target)
         steps, state = decode_in_steps(model, source, target)
         torch.testing.assert_close(steps[real], whole[real], atol=1e-5, rtol=0)
-        for keys in state[KEY_CACHE].keys.values():
-            assert keys.size(2) == 4  # N + 1
+        for states in state[KEY_CACHE].states.values():
+            assert states.size(3) == 4  # N + 1
         for row, (s, t) in enumerate(zip(source, target, strict=True)):
             alone = decode(model, s[s != PAD][None], t[t != PAD][None])[0]
             torch.testing.assert_close(whole[row][t != PAD], alone, atol=1e-5, rtol=0)

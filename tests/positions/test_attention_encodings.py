@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from cape_fairseq.modules.kernels import DotProduct, rotate
-from cape_fairseq.modules.masks import build_mask
 from cape_fairseq.positions.alibi import compute_slopes
 from cape_fairseq.positions.relative import RelativeAttention
 from cape_fairseq.positions.rope import compute_frequencies, compute_rotation
@@ -39,8 +38,9 @@ def test_relative_attention_and_its_gradients(queries, max_distance, is_shared):
     q = random(2, 3, queries, 4, seed=1).requires_grad_()
     k, v = (random(2, 3, 6, 4, seed=s).requires_grad_() for s in (2, 3))
     padding = torch.tensor([[False] * 6, [True] * 2 + [False] * 4])
-    mask = build_mask(padding, queries, causal=queries > 1)
-    visible = mask[:, 0].expand(2, queries, 6)
+    visible = ~padding.unsqueeze(1) & torch.ones(queries, 6).bool().tril(6 - queries)
+    visible |= torch.eye(6)[-queries:].bool()  # padding sees itself
+    mask = visible.unsqueeze(1)
     ours, weights = module(q, k, v, mask, need_weights=True)
     theirs = attend_slowly(q, k, v, module, visible)
     torch.testing.assert_close(ours, theirs)

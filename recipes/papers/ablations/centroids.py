@@ -7,22 +7,23 @@ import os
 
 from torch import Tensor
 
-from cape_fairseq.models import source_attention
+from cape_fairseq.models.token_windows import AlignedTokens
 
 
-def find_largest(position: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
-    """Return how far the source token of the largest weight is ahead, [B or 1, T]."""
+def find_largest(tokens: AlignedTokens, weights: Tensor) -> Tensor:
+    """Return how far the source token of the largest weight is ahead, [B, T]."""
     index = weights.float().mean(1).argmax(2)
-    return keys.expand(len(index), -1).gather(1, index) - position
+    return tokens.keys.expand(len(index), -1).gather(1, index) - tokens.position
 
 
-def find_median(position: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
-    """Return how far the weighted median of the source tokens is ahead, [B or 1, T]. The keys that
-    have weights are in the order of the text."""
-    index = (weights.float().mean(1).cumsum(2) < 0.5).sum(2).clamp(max=keys.size(1) - 1)
-    return keys.expand(len(index), -1).gather(1, index) - position
+def find_median(tokens: AlignedTokens, weights: Tensor) -> Tensor:
+    """Return how far the weighted median of the source tokens is ahead, [B, T]. The keys that have
+    weights are in the order of the text."""
+    last = tokens.keys.size(1) - 1
+    index = (weights.float().mean(1).cumsum(2) < 0.5).sum(2).clamp(max=last)
+    return tokens.keys.expand(len(index), -1).gather(1, index) - tokens.position
 
 
 CENTROIDS = {"argmax": find_largest, "median": find_median}
 if name := os.environ.get("CENTROID"):
-    source_attention.find_look_ahead = CENTROIDS[name]
+    AlignedTokens.find_look_ahead = CENTROIDS[name]
