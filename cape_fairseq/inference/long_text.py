@@ -92,7 +92,7 @@ def add_long_text_options(parser: argparse.ArgumentParser) -> None:
     )
     helps = {
         "--attention-window": (parse_count, "N", "smaller of L / 2 and 40"),
-        "--cross-attention-window": (parse_count, "M", "smaller of L / 2 and 30"),
+        "--cross-attention-window": (parse_count, "M", "smaller of L / 2 and 20"),
         "--alignment-gain": (float, "G", "4 / L, at most 0.1, if O is known, else 0"),
         "--alignment-offset": (float, "O", "as measured in the last validation of the training"),
         "--alignment-end": (float, "E", "M / 2"),
