@@ -24,6 +24,7 @@ setup(
         "num2words>=0.5.13",
         "sacrebleu>=2.3,<3",
         "sacremoses>=0.1",
+        "scipy>=1.9",
         "sentencepiece>=0.2",
         "sentencex>=1",
         "subword-nmt>=0.3.8",

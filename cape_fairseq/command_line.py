@@ -5,7 +5,6 @@ import gzip
 import itertools
 import json
 import logging
-import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,11 +89,11 @@ def parse_edges(text: str) -> list[float]:
     return edges
 
 
-def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
+def parse_files(arguments: Sequence[str], several: bool = True) -> dict[str, list[Path]]:
     """Parse ``NAME=FILE[,FILE...]`` arguments; several files are the seeds of a system.
 
     Raises:
-        UserError: an argument has another form.
+        UserError: an argument has another form, or there are ``several`` where one is taken.
     """
     files: dict[str, list[Path]] = {}
     for argument in arguments:
@@ -104,20 +103,10 @@ def parse_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
         if name in files:
             raise UserError(f"the name {name} is given twice; choose another")
         files[name] = [Path(path) for path in paths.split(",")]
+        count = len(files[name])
+        if count > 1 and not several:
+            raise UserError(f"{name} has {count} files; this tool takes one of each system")
     return files
-
-
-def parse_single_files(arguments: Sequence[str]) -> dict[str, Path]:
-    """Parse ``NAME=FILE`` arguments of tools that take one file of a system.
-
-    Raises:
-        UserError: an argument has another form, or names several files.
-    """
-    files = parse_files(arguments)
-    for name, paths in files.items():
-        if len(paths) > 1:
-            raise UserError(f"{name} has {len(paths)} files; this tool takes one of each system")
-    return {name: paths[0] for name, paths in files.items()}
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -182,20 +171,10 @@ def write_folder(path: Path) -> Iterator[Path]:
 def write_json(path: Path | None, data: dict[str, Any]) -> None:
     """Write results to ``--json``, if it is given; NaN and infinity become null."""
     if path is not None:
+        data = json.loads(json.dumps(data), parse_constant=lambda _: None)
         with write_atomically(path) as stream:
-            json.dump(
-                replace_nonfinite(data), stream, indent=1, ensure_ascii=False, allow_nan=False
-            )
+            json.dump(data, stream, indent=1, ensure_ascii=False)
             stream.write("\n")
-
-
-def replace_nonfinite(value: Any) -> Any:
-    """Return a value of JSON with None for every NaN and infinity."""
-    if isinstance(value, dict):
-        return {key: replace_nonfinite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [replace_nonfinite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,12 +1,14 @@
 """Repairs of fairseq, each with what fairseq does and what goes wrong."""
 
 import argparse
+import copy
 import functools
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,30 +125,18 @@ def save_every_interval(save_checkpoint: Callable) -> Callable:
     def wrapped(cfg: Any, trainer: Trainer, epoch_itr: Any, val_loss: Any) -> Any:
         result = save_checkpoint(cfg, trainer, epoch_itr, val_loss)
         updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
-        is_due = interval > 0 and updates > 0 and updates % interval == 0
-        is_saver = trainer.should_save_checkpoint_on_current_rank and not cfg.no_save
-        if is_due and epoch_itr.end_of_epoch() and is_saver:
-            name = f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
-            state = {"train_iterator": epoch_itr.state_dict(), "val_loss": val_loss}
-            if hasattr(wrapped, "best"):  # fairseq sets it on the function that it finds
-                state["best"] = wrapped.best
-            trainer.save_checkpoint(os.path.join(cfg.save_dir, name), state)
-            prune_intervals(cfg, trainer.checkpoint_suffix)
+        if interval > 0 and updates > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
+            inside = SimpleNamespace(
+                epoch=epoch_itr.epoch,
+                state_dict=epoch_itr.state_dict,
+                end_of_epoch=lambda: False,  # so that fairseq names, saves and prunes it
+            )
+            own = copy.deepcopy(cfg)
+            own.no_last_checkpoints = True
+            save_checkpoint(own, trainer, inside, None)
         return result
 
     return wrapped
-
-
-def prune_intervals(cfg: Any, suffix: str) -> None:
-    """Apply ``--keep-interval-updates``, which fairseq does inside of an epoch."""
-    if cfg.keep_interval_updates <= 0:
-        return
-    pattern = rf"checkpoint_\d+_(\d+){suffix}\.pt"
-    paths = checkpoint_utils.checkpoint_paths(cfg.save_dir, pattern, keep_match=True)
-    if cfg.keep_interval_updates_pattern != -1:
-        paths = [x for x in paths if x[1] % cfg.keep_interval_updates_pattern != 0]
-    for path, _ in paths[cfg.keep_interval_updates :]:  # the latest come first
-        os.remove(path)
 
 
 def reject_other_task(validate: Callable) -> Callable:

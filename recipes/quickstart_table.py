@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from cape_fairseq.command_line import format_table
+from cape_fairseq.evaluation.compare import measure
 from cape_fairseq.evaluation.generated import read_translations
 from cape_fairseq.evaluation.scores import score_translations
 
@@ -25,15 +26,13 @@ PRONOUNS = ("model", "translates", "BLEU", "right pronouns")
 
 def score(path: Path) -> str:
     """Return BLEU of an output of fairseq-generate."""
-    _, texts, references = read_translations(path)
-    return f"{score_translations(texts, references)['bleu']:.2f}"
+    return f"{measure({'': [path]})['systems']['']['bleu']['mean']:.2f}"
 
 
 def score_documents(sentences: Path, documents: Path) -> str:
     """Return BLEU of translated sentences, joined to the documents of another output."""
-    _, texts, references = read_translations(sentences)
-    _, _, whole = read_translations(documents)
-    pairs = zip(texts, references, strict=True)
+    pairs = ((s.detokenized, s.reference) for s in read_translations(sentences))
+    whole = [document.reference for document in read_translations(documents)]
     joined = []
     for document in whole:
         text, reference = next(pairs)

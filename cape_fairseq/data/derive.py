@@ -14,7 +14,13 @@ from cape_fairseq.command_line import (
     write_atomically,
 )
 from cape_fairseq.data.separator import join_text, split_text
-from cape_fairseq.data.stacking import JUNCTIONS, edit_sentence, group_by_tokens, move_first
+from cape_fairseq.data.stacking import (
+    JUNCTIONS,
+    edit_junctions,
+    edit_sentence,
+    group_by_tokens,
+    move_first,
+)
 
 EXAMPLES = """
   cape-fairseq derive length --source train.en --target train.de --output short --max 50
@@ -59,13 +65,10 @@ def concatenate(
         print(f"{rest} pairs at the end are too few to be joined, and are left out")
     glue = f" {separator} " if junction == "separator" else " "
     for group in groups:
-        sides = []
-        for side in (0, 1):
-            lines, last = [pairs[number][side] for number in group], len(group) - 1
-            if junction == "comma":
-                lines = [edit_sentence(line, i > 0, i < last) for i, line in enumerate(lines)]
-            sides.append(glue.join(lines))
-        yield sides[0], sides[1]
+        sides = zip(*(pairs[number] for number in group), strict=True)
+        if junction == "comma":
+            sides = (edit_junctions(side, edit_sentence) for side in sides)
+        yield tuple(map(glue.join, sides))
 
 
 def swap_first(pairs: Iterable[Pair], separator: str) -> Iterator[Pair]:

@@ -88,17 +88,11 @@ def choose_person(rng: random.Random) -> Noun:
     return Noun(*choose(rng, PEOPLE))
 
 
-def choose_thing(rng: random.Random) -> Noun:
-    """Choose a thing with one translation."""
-    name, plural, german_name, german_plural, gender = choose(rng, THINGS)
-    return Noun(name, german_name, gender, plural, german_plural)
-
-
-def choose_translations(rng: random.Random) -> tuple[Noun, Noun]:
-    """Choose a thing with two translations, and return both."""
-    name, plural, *words = choose(rng, CHOICES)
-    first, second = words[:3], words[3:]
-    return tuple(Noun(name, g, gender, plural, p) for g, p, gender in (first, second))
+def choose_nouns(rng: random.Random, table: str) -> list[Noun]:
+    """Choose a thing, and return a noun for each of its translations."""
+    name, plural, *words = choose(rng, table)
+    parts = zip(words[::3], words[1::3], words[2::3], strict=True)
+    return [Noun(name, german, gender, plural, plurals) for german, plurals, gender in parts]
 
 
 class NounPhrase(NamedTuple):
@@ -167,7 +161,7 @@ def make_date(rng: random.Random) -> Pair:
 def make_sentence(rng: random.Random) -> Sentence:
     """Make a sentence: a date, a price, a number of things, or one thing."""
     kind = rng.choice(["date", "price", "number", "present", "perfect", "subordinate"])
-    noun, single = choose_thing(rng), None
+    (noun,), single = choose_nouns(rng, THINGS), None
     if kind == "date":
         source, target = make_date(rng)
     elif kind == "number":
@@ -186,7 +180,7 @@ def make_sentence(rng: random.Random) -> Sentence:
 
 def make_choice_sentences(rng: random.Random) -> tuple[Sentence, Sentence]:
     """Make a sentence about a thing with two translations, with each of them."""
-    nouns, phrase = choose_translations(rng), NounPhrase.choose(rng)
+    nouns, phrase = choose_nouns(rng, CHOICES), NounPhrase.choose(rng)
     kind, seed = rng.choice(["present", "perfect", "subordinate"]), rng.random()
     sentences = []
     for noun in nouns:

@@ -1,8 +1,9 @@
 """Stacks: consecutive sentences joined into one text (CAPE, Figure 8; SHAPE, Interpolate)."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,12 @@ def read_documents(
 def move_first(sentences: Sequence) -> list:
     """Move the first sentence to the end (SHAPE, Table 1)."""
     return [*sentences[1:], sentences[0]]
+
+
+def edit_junctions(sentences: Sequence, edit: Callable[[Any, bool, bool], Any]) -> list:
+    """Edit the sentences of a stack: ``edit`` is told whether others come before and after."""
+    last = len(sentences) - 1
+    return [edit(sentence, i > 0, i < last) for i, sentence in enumerate(sentences)]
 
 
 def find_documents(documents: Sequence | None, count: int) -> Iterator[range]:

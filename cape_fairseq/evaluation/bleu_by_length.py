@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
@@ -20,12 +20,12 @@ from cape_fairseq.command_line import (
     format_table,
     parse_count,
     parse_edges,
-    parse_single_files,
+    parse_files,
     plot_axes,
     read_lines,
     write_json,
 )
-from cape_fairseq.evaluation.generated import check_references, read_translations, remove_bpe
+from cape_fairseq.evaluation.generated import Sentence, read_runs, read_translations, remove_bpe
 from cape_fairseq.evaluation.scores import (
     build_bleu,
     compute_kept_ends,
@@ -46,37 +46,19 @@ def name_bin(low: float, high: float) -> str:
     return f"{low:g}+" if math.isinf(high) else f"{low:g}-{high - 1:g}"
 
 
-class Corpus(NamedTuple):
-    """The same test set, translated by several systems."""
-
-    sources: list[str]
-    references: list[str]
-    texts: dict[str, list[str]]  # translations by system
-
-    @classmethod
-    def read(cls, files: dict[str, Path]) -> Corpus:
-        """Read outputs of fairseq-generate, or raise UserError if their references differ."""
-        texts, references = {}, None
-        for name, path in files.items():
-            sentences, texts[name], found = read_translations(path)
-            references = references or found
-            check_references(name, found, next(iter(files)), references)
-        return cls([sentence.source for sentence in sentences], references, texts)
-
-
-def count_lengths(corpus: Corpus, words: bool, source: Path | None) -> list[int]:
+def count_lengths(sentences: list[Sentence], words: bool, source: Path | None) -> list[int]:
     """Count the tokens, or words, of every source, as printed or as in the file ``source``."""
-    sentences = list(read_lines(source)) if source else corpus.sources
-    if len(sentences) != len(corpus.sources):
+    lines = list(read_lines(source)) if source else [s.source for s in sentences]
+    if len(lines) != len(sentences):
         raise UserError(
-            f"{source} has {len(sentences)} lines for {len(corpus.sources)} translations; give "
+            f"{source} has {len(lines)} lines for {len(sentences)} translations; give "
             "the text that the test set was binarized from"
         )
-    return [len((remove_bpe(line) if words else line).split()) for line in sentences]
+    return [len((remove_bpe(line) if words else line).split()) for line in lines]
 
 
 def measure(
-    files: dict[str, Path],
+    files: dict[str, list[Path]],
     edges: Sequence[float],
     words: bool = False,
     source: Path | None = None,
@@ -90,8 +72,9 @@ def measure(
     fairseq-generate printed them (--remove-bpe joins subwords) or as in the file ``source``, or in
     words.
     """
-    corpus = Corpus.read(files)
-    lengths = count_lengths(corpus, words, source)
+    runs = read_runs(files, read_translations, lambda sentence: sentence.reference)
+    outputs = {name: sentences for name, (sentences,) in runs.items()}
+    lengths = count_lengths(next(iter(outputs.values())), words, source)
     bins = {
         name_bin(low, high): [i for i, n in enumerate(lengths) if low <= n < high]
         for low, high in itertools.pairwise(edges)
@@ -101,7 +84,7 @@ def measure(
     bleu = build_bleu(language, tokenize)
     for bin_name, members in tqdm(bins.items(), desc="bootstrap", delay=2):
         if members:
-            for name, found in score_bin(corpus, members, samples, bleu, language).items():
+            for name, found in score_bin(outputs, members, samples, bleu, language).items():
                 systems[name][bin_name] = found
     return {
         "signature": format_signature(language, tokenize),
@@ -111,11 +94,15 @@ def measure(
 
 
 def score_bin(
-    corpus: Corpus, members: list[int], samples: int, bleu: BLEU, language: str | None
+    outputs: dict[str, list[Sentence]],
+    members: list[int],
+    samples: int,
+    bleu: BLEU,
+    language: str | None,
 ) -> dict[str, dict[str, Any]]:
     """Score the systems on some sentences."""
-    chosen = [(name, [lines[i] for i in members]) for name, lines in corpus.texts.items()]
-    references = [corpus.references[i] for i in members]
+    chosen = [(name, [s[i].detokenized for i in members]) for name, s in outputs.items()]
+    references = [next(iter(outputs.values()))[i].reference for i in members]
     _, scores = PairedTest(chosen, {"BLEU": bleu}, [references], "bs", samples)()
     systems = {}
     first, base = chosen[0]
@@ -182,7 +169,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--language", help="target language, for sacreBLEU's tokenizer")
     parser.add_argument("--tokenize", help="another of sacreBLEU's tokenizers (default: 13a)")
     args = parser.parse_args(argv)
-    files = parse_single_files(args.files)
+    files = parse_files(args.files, several=False)
     if len(args.edges) < 2:
         raise UserError(f"--edges has one number, but a bin needs two, such as {SHAPE_EDGES}")
     choice = {"language": args.language, "tokenize": args.tokenize}

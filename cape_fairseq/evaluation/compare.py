@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,24 +37,22 @@ DIGITS = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}
 class Reference(NamedTuple):
     """A reference of a sentence per line, with empty lines between documents."""
 
-    lines: int
+    lines: list[str]
     documents: list[list[int]]  # numbers of the lines of each
-    texts: list[str]  # of each document
 
     @classmethod
     def read(cls, path: Path) -> Reference:
         """Read a reference, or raise UserError if it is empty."""
         lines = [line.strip() for line in read_lines(path)]
-        documents: list[list[int]] = [[]]
-        for number, line in enumerate(lines):
-            if line:
-                documents[-1].append(number)
-            elif documents[-1]:
-                documents.append([])
-        documents = [document for document in documents if document]
+        runs = itertools.groupby(range(len(lines)), key=lambda number: bool(lines[number]))
+        documents = [list(numbers) for has_text, numbers in runs if has_text]
         if not documents:
             raise UserError(f"{path} is empty")
-        return cls(len(lines), documents, [join(lines, document) for document in documents])
+        return cls(lines, documents)
+
+    def join(self, lines: list[str]) -> list[str]:
+        """Join the sentences of each document."""
+        return [" ".join(lines[number] for number in document) for document in self.documents]
 
     def read_translation(self, path: Path) -> list[str]:
         """Read the translation of each document from a file of as many lines.
@@ -62,21 +61,15 @@ class Reference(NamedTuple):
             UserError: the file has another number of lines, or text between documents.
         """
         lines = [line.strip() for line in read_lines(path)]
-        if len(lines) != self.lines:
+        if len(lines) != len(self.lines):
             raise UserError(
-                f"{path} has {len(lines)} lines and the reference {self.lines}; translate with "
-                "cape-fairseq translate --no-split"
+                f"{path} has {len(lines)} lines and the reference {len(self.lines)}; translate "
+                "with cape-fairseq translate --no-split"
             )
-        inside = {number for document in self.documents for number in document}
-        for number, line in enumerate(lines):
-            if line and number not in inside:
-                raise UserError(f"{path}: line {number + 1} has text where the reference has none")
-        return [join(lines, document) for document in self.documents]
-
-
-def join(lines: list[str], document: list[int]) -> str:
-    """Join the sentences of a document."""
-    return " ".join(lines[number] for number in document)
+        for number, (line, own) in enumerate(zip(lines, self.lines, strict=True), 1):
+            if line and not own:
+                raise UserError(f"{path}: line {number} has text where the reference has none")
+        return self.join(lines)
 
 
 def measure(
@@ -96,9 +89,12 @@ def measure(
         seeds, first = [], None
         for path in paths:
             if aligned is None:
-                _, texts, references = read_translations(path)
+                sentences = read_translations(path)
+                texts = [sentence.detokenized for sentence in sentences]
+                references = [sentence.reference for sentence in sentences]
             else:
-                texts, references = aligned.read_translation(path), aligned.texts
+                texts = aligned.read_translation(path)
+                references = aligned.join(aligned.lines)
             first = first or references
             check_references(path, references, paths[0], first)
             seeds.append(score_translations(texts, references, language, tokenize))

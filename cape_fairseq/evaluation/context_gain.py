@@ -80,10 +80,9 @@ def find_wrong_context(names: list[str], number: int, count: int) -> range | Non
     start = (number + len(names) // 2) % len(names)
     for offset in range(len(names)):
         first = (start + offset) % len(names)
-        chosen = range(first, min(first + count, len(names)))
-        is_one = len(chosen) == count and all(names[i] == names[first] for i in chosen)
+        is_one = names[first : first + count] == [names[first]] * count
         if is_one and names[first] != names[number]:
-            return chosen
+            return range(first, first + count)
     return None
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,15 +77,13 @@ def read_generated(path: Path) -> list[Sentence]:
     return [sentences[number] for number in sorted(sentences)]
 
 
-def read_translations(path: Path) -> tuple[list[Sentence], list[str], list[str]]:
-    """Return sentences, and their translations and references as fairseq-generate printed them."""
+def read_translations(path: Path) -> list[Sentence]:
+    """Return the sentences of an output of fairseq-generate, which have references and words."""
     sentences = read_generated(path)
     if any(sentence.reference is None for sentence in sentences):
         raise UserError(f"{path} has no references; binarize both sides of the test set")
-    references = [sentence.reference for sentence in sentences]
-    texts = [sentence.detokenized for sentence in sentences]
     check_detokenized(path, sentences)
-    return sentences, texts, references
+    return sentences
 
 
 def read_scored(path: Path) -> list[Sentence]:
@@ -110,12 +108,25 @@ def check_references(name: Any, own: Sequence, other_name: Any, others: Sequence
         )
 
 
-def read_runs(files: dict[str, list[Path]]) -> dict[str, list[list[Sentence]]]:
-    """Read the scored references of several systems and seeds."""
-    runs = {name: [read_scored(path) for path in paths] for name, paths in files.items()}
-    first_name, first = next(iter(runs.items()))
-    expected = [len(s.scores) for s in first[0]]
+def count_tokens(sentence: Sentence) -> int:
+    """Return the number of scores of a sentence, by which scored references are compared."""
+    return len(sentence.scores)
+
+
+def read_runs(
+    files: dict[str, list[Path]],
+    read: Callable[[Path], list[Sentence]] = read_scored,
+    key: Callable[[Sentence], Any] = count_tokens,
+) -> dict[str, list[list[Sentence]]]:
+    """Read outputs of several systems and seeds, by default scored references.
+
+    Raises:
+        UserError: the ``key`` of some references differs, so that they are others.
+    """
+    runs = {name: [read(path) for path in paths] for name, paths in files.items()}
+    first_name, (first, *_) = next(iter(runs.items()))
+    expected = list(map(key, first))
     for name, seeds in runs.items():
         for sentences in seeds:
-            check_references(name, [len(s.scores) for s in sentences], first_name, expected)
+            check_references(name, list(map(key, sentences)), first_name, expected)
     return runs

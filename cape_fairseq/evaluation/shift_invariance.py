@@ -17,8 +17,8 @@ from cape_fairseq.command_line import (
     build_parser,
     format_table,
     parse_count,
+    parse_files,
     parse_numbers,
-    parse_single_files,
     save_figure,
     write_json,
 )
@@ -88,11 +88,11 @@ def load_batches(task: Any, subset: str, count: int) -> list[dict[str, Tensor]]:
 
 
 def measure(
-    files: dict[str, Path], data: Path, subset: str, sentences: int, offsets: Sequence[float]
+    files: dict[str, list[Path]], data: Path, subset: str, sentences: int, offsets: Sequence[float]
 ) -> dict[str, Any]:
     """Measure the similarity of the last layers' states between offsets, by system and side."""
     systems = {}
-    for name, path in files.items():
+    for name, (path,) in files.items():
         model, task = load_model(path, data)
         if not isinstance(getattr(model.encoder, "encoding", None), Sinusoidal):
             raise UserError(f"{path} has no sinusoids to shift; give a sinpos, shape or cape model")
@@ -125,7 +125,7 @@ def main(argv: list[str]) -> None:
         help="shifts of all positions (default: 0,100,250,500)",
     )
     args = parser.parse_args(argv)
-    offsets, files = args.offsets, parse_single_files(args.files)
+    offsets, files = args.offsets, parse_files(args.files, several=False)
     result = measure(files, args.data, args.subset, args.sentences, offsets)
     head = ["system", "side", *(f"{offsets[0]:g} and {offset:g}" for offset in offsets[1:])]
     rows = [

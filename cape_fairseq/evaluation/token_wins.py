@@ -14,7 +14,7 @@ from cape_fairseq.command_line import (
     add_output,
     build_parser,
     format_table,
-    parse_single_files,
+    parse_files,
     save_figure,
     write_json,
 )
@@ -47,12 +47,12 @@ def average_cells(
         return wins / count, count.astype(int)
 
 
-def measure(files: dict[str, Path], dictionary: Path | None = None) -> dict[str, Any]:
+def measure(files: dict[str, list[Path]], dictionary: Path | None = None) -> dict[str, Any]:
     """Measure the share of tokens that the first system predicts better than the second, by length
     and, with dict.LANG.txt of the target, by frequency."""
     if len(files) != 2:
         raise UserError("token wins compare two systems; give NAME=FILE twice")
-    runs = read_runs({name: [path] for name, path in files.items()})
+    runs = read_runs(files)
     (a, (first,)), (b, (second,)) = runs.items()
     outcome = compare_tokens(first, second)
     lengths = np.array([len(s.scores) - 1 for s in first])
@@ -116,7 +116,7 @@ def main(argv: list[str]) -> None:
     add_output(parser, "--json", "results as JSON")
     parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt, for token frequencies")
     args = parser.parse_args(argv)
-    result = measure(parse_single_files(args.files), args.dictionary)
+    result = measure(parse_files(args.files, several=False), args.dictionary)
     print(format_result(result))
     write_json(args.json, result)
     if args.plot:

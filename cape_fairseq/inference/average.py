@@ -1,10 +1,10 @@
 """``cape-fairseq average``: average checkpoints."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq import checkpoint_utils
 
 from cape_fairseq.command_line import (
     UserError,
@@ -30,22 +30,16 @@ EXAMPLES = """
   cape-fairseq average checkpoints --last 5 --output averaged.pt
 """
 OWN = (IDENTITY, FORMER_OPTIONS, *FORMER_WORDS.values())  # what :class:`Identity` reads
-NUMBERED = re.compile(r"checkpoint_?(\d+)(?:_(\d+))?\.pt")
+KINDS = (r"checkpoint_\d+_(\d+)\.pt", r"checkpoint(\d+)\.pt")  # of updates, of epochs
 
 
 def find_last(folder: Path, count: int) -> list[Path]:
     """Return the last checkpoints of a training, all of one kind: of updates (checkpoint_E_U.pt) if
     there are enough, else of epochs (checkpointE.pt)."""
-    updates, epochs = {}, {}
-    for path in folder.glob("checkpoint*.pt"):
-        match = NUMBERED.fullmatch(path.name)
-        if match and match[2]:
-            updates[int(match[2])] = path
-        elif match:
-            epochs[int(match[1])] = path
-    for kind in (updates, epochs):
-        if len(kind) >= count:
-            return [kind[number] for number in sorted(kind)[-count:]]
+    updates, epochs = (checkpoint_utils.checkpoint_paths(str(folder), kind) for kind in KINDS)
+    for paths in (updates, epochs):  # the latest come first
+        if len(paths) >= count:
+            return [Path(path) for path in reversed(paths[:count])]
     raise UserError(
         f"{folder} has {len(updates)} checkpoints of updates and {len(epochs)} of epochs, and "
         f"--last is {count}; give a smaller number, or keep more in training"

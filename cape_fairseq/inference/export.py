@@ -1,8 +1,6 @@
 """``cape-fairseq export``: models for CTranslate2."""
 
 import argparse
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,10 @@ from cape_fairseq.command_line import (
     check_output_folder,
     write_folder,
 )
-from cape_fairseq.data.prefixes import PREFIXES, index_prefix, read_prefixes
+from cape_fairseq.data.prefixes import index_prefix, read_prefixes
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.export_spec import build_spec, find_activations, is_added_to_input
-from cape_fairseq.inference.segmentation import SEGMENTATION_FILES
+from cape_fairseq.inference.segmentation import copy_segmentation
 from cape_fairseq.models.token_windows import TokenWindows
 
 EXAMPLES = """
@@ -86,14 +84,6 @@ def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantizat
     SpecConverter().convert(str(output), quantization=quantization, force=True)
 
 
-def copy_files(folders: Sequence[Path], output: Path) -> None:
-    """Copy segmentation and prefixes, each from the first folder that has some."""
-    for names in (SEGMENTATION_FILES, (PREFIXES,)):
-        found = [[f / name for name in names if (f / name).is_file()] for f in folders]
-        for path in next(filter(None, found), []):
-            shutil.copy(path, output)
-
-
 def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
     """Say how to translate without cutting texts, and with the code of the target language."""
     prefix, begin = "", ""
@@ -159,5 +149,5 @@ def main(argv: list[str]) -> None:
         )
     with write_folder(args.output) as folder:
         write_model(build_spec(model, length), task, source_prefix, folder, args.quantization)
-        copy_files(folders, folder)
+        copy_segmentation(folders, folder)
     print(describe_use(args.output, length, target_prefix))

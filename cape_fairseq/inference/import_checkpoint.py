@@ -2,43 +2,36 @@
 
 import shutil
 from argparse import Namespace
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from cape_fairseq.command_line import UserError
-from cape_fairseq.data.prefixes import PREFIXES
 from cape_fairseq.inference.checkpoints import (
     check_architecture,
     find_data,
     get_options,
     read_checkpoint,
 )
-from cape_fairseq.inference.segmentation import SEGMENTATION_FILES
+from cape_fairseq.inference.segmentation import copy_segmentation
+from cape_fairseq.models.checkpoint import read_dimensions
 
-SIDE_OPTIONS = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads", "normalize_before")
-OPTIONS = (  # of the model, beside those of each side
-    "activation_fn",
-    "no_scale_embedding",
-    "layernorm_embedding",
+OTHER_OPTIONS = (  # that no dimension is
     "no_decoder_final_norm",
     "share_all_embeddings",
     "share_decoder_input_output_embed",
     "adaptive_softmax_cutoff",
-    "output_bias",
 )
 
 
 def choose_options(options: Namespace) -> dict[str, Any]:
     """Return the options that a model needs to have the shape of a checkpoint's."""
-    sides = [f"{side}_{name}" for side in ("encoder", "decoder") for name in SIDE_OPTIONS]
-    found = {name: getattr(options, name, None) for name in (*sides, *OPTIONS)}
+    found = {name: getattr(options, name, None) for name in OTHER_OPTIONS}
     cutoff = found["adaptive_softmax_cutoff"]
     if isinstance(cutoff, (list, tuple)):
         found["adaptive_softmax_cutoff"] = ",".join(map(str, cutoff))
-    return found
+    return {**read_dimensions(options), **found}
 
 
 def check_languages(path: Path, args: Namespace, source: str, target: str) -> None:
@@ -49,15 +42,6 @@ def check_languages(path: Path, args: Namespace, source: str, target: str) -> No
             f"{path} translates from {source} to {target}, not from {given[0]} to {given[1]}; "
             "leave out --source-lang and --target-lang"
         )
-
-
-def copy_first(name: str, folders: Iterable[Path], output: Path) -> bool:
-    """Copy a file from the first folder that has it; return whether one does."""
-    for folder in folders:
-        if (folder / name).is_file():
-            shutil.copy(folder / name, output)
-            return True
-    return False
 
 
 def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
@@ -74,12 +58,10 @@ def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
     check_languages(path, args, source, target)
     for language in (source, target):
         shutil.copy(folder / f"dict.{language}.txt", output)
-    copied = [copy_first(name, (path.parent, folder), output) for name in SEGMENTATION_FILES]
-    if not any(copied):
+    if not copy_segmentation((path.parent, folder), output):
         raise UserError(
             f"{path} has no segmentation beside it or in {folder}; put bpecodes, "
             "sentencepiece.model, or source.spm and target.spm there"
         )
-    copy_first(PREFIXES, (path.parent, folder), output)
     torch.save({**state, "last_optimizer_state": None}, output / "model.pt")
     return choose_options(options)

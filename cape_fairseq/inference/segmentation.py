@@ -3,6 +3,7 @@
 import argparse
 import copy
 import itertools
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from cape_fairseq.command_line import UserError, add_user_dir, read_lines
 from cape_fairseq.data.cleaning import clean_line, repair_breaks
+from cape_fairseq.data.prefixes import PREFIXES
 
 # Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
 # side or of both.
@@ -132,9 +134,8 @@ def find_segmentation(
     Raises:
         UserError: there is no such file, or it has no codes.
     """
-    given = [
-        Path(p) for p in ([sentencepiece] if isinstance(sentencepiece, str) else sentencepiece)
-    ]
+    is_one = isinstance(sentencepiece, (str, Path))
+    given = [Path(path) for path in ([sentencepiece] if is_one else sentencepiece)]
     if bpe_codes and given:
         raise UserError("--bpe-codes and --sentencepiece are given; choose one")
     if bpe_codes:
@@ -185,6 +186,19 @@ def find_codes(codes: Path) -> Segmentation:
             "output of subword-nmt learn-bpe or learn-joint-bpe-and-vocab"
         )
     return Segmentation({"bpe": "subword_nmt", "bpe_codes": str(codes)})
+
+
+def copy_segmentation(folders: Sequence[Path], output: Path) -> list[Path]:
+    """Copy segmentation and prefixes, each from the first folder that has some; return the files of
+    the segmentation."""
+    copied = []
+    for names in (SEGMENTATION_FILES, (PREFIXES,)):
+        found = [[f / name for name in names if (f / name).is_file()] for f in folders]
+        paths = next(filter(None, found), [])
+        for path in paths:
+            shutil.copy(path, output)
+        copied += paths if names is SEGMENTATION_FILES else []
+    return copied
 
 
 def check_unsegmented(path: Path, dictionary: Dictionary) -> None:

@@ -224,8 +224,12 @@ class Translator:
             )
         for i in odd:
             if unknown[i] >= CHECKED_TOKENS:
-                counts = i + 1, unknown[i], len(texts[i])
-                logger.warning("text %d: %d of %d subwords are not in the dictionary", *counts)
+                logger.warning(
+                    "%s ...: %d of %d subwords are not in the dictionary",
+                    self.model.src_dict.string(texts[i][:8]),
+                    unknown[i],
+                    len(texts[i]),
+                )
         return sum(unknown)
 
     def decode(self, hypothesis: dict[str, Any]) -> list[str]:

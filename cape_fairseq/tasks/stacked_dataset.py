@@ -10,7 +10,13 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from torch import Tensor
 
 from cape_fairseq.data.separator import Separator
-from cape_fairseq.data.stacking import edit_sentence, group_by_tokens, move_first, sample_groups
+from cape_fairseq.data.stacking import (
+    edit_junctions,
+    edit_sentence,
+    group_by_tokens,
+    move_first,
+    sample_groups,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -132,34 +138,26 @@ class JoinedSide(torch.utils.data.Dataset):
         stacks: Stacks,
         sentences: Sequence[Tensor],
         sizes: np.ndarray,
-        eos: int,
         separator: Separator | None = None,
         editor: JunctionEditor | None = None,
         prefix: Tensor | None = None,
     ) -> None:
         self.stacks, self.sentences, self.sentence_sizes = stacks, sentences, np.asarray(sizes)
-        self.eos, self.separator, self.editor = eos, separator, editor
+        self.separator, self.editor = separator, editor
         self.prefix = torch.zeros(0, dtype=torch.long) if prefix is None else prefix
 
     def __len__(self) -> int:
         return len(self.stacks)
 
     def __getitem__(self, index: int) -> Tensor:
-        group = self.stacks.groups[index]
-        parts = []
-        for place, number in enumerate(group):
-            tokens = self.sentences[number]
-            tokens = tokens[tokens != self.eos].long()
-            if place and self.separator is None:
-                tokens = self.drop_prefix(tokens)
-            if self.separator is not None:
-                tokens = self.separator.hide(tokens)
-            if self.editor is not None:
-                tokens = self.editor(tokens, place > 0, place < len(group) - 1)
-            if place and self.separator is not None:
-                parts.append(tokens.new_tensor([self.separator.index]))
-            parts.append(tokens)
-        return torch.cat([*parts, parts[0].new_tensor([self.eos])])
+        sentences = [self.sentences[number].long() for number in self.stacks.groups[index]]
+        if self.separator is not None:
+            return self.separator.join([self.separator.hide(tokens) for tokens in sentences])
+        parts = [tokens[:-1] for tokens in sentences]  # without EOS
+        parts[1:] = map(self.drop_prefix, parts[1:])
+        if self.editor is not None:
+            parts = edit_junctions(parts, self.editor)
+        return torch.cat([*parts, sentences[-1][-1:]])
 
     def drop_prefix(self, tokens: Tensor) -> Tensor:
         """Return the tokens of a sentence without the prefix."""

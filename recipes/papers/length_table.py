@@ -56,10 +56,10 @@ def measure(folder: Path, test: str, language: str, alone: Path) -> dict[str, An
     path = folder / f"{test}.txt"
     if not path.is_file():
         return None
-    translated, texts, references = read_translations(path)
+    translated = read_translations(path)
+    texts, references = zip(*((s.detokenized, s.reference) for s in translated), strict=True)
     scores = score_translations(texts, references, language)
-    sentences = read_translations(alone / "sentences.txt")[0]
-    split = join_translations(sentences, translated)
+    split = join_translations(read_translations(alone / "sentences.txt"), translated)
     scores["split_bleu"] = score_translations(split, references, language)["bleu"]
     scores["loss"], scores["loss_by_position"] = measure_loss(folder / f"{test}.loss.txt")
     return {"texts": len(texts), **scores}

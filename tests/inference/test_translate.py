@@ -118,7 +118,7 @@ class TestTranslate:
         translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
         lines = ["the man .", "x " * 30, "a girl ."]
         assert len(translator.translate(lines, max_len_a=0, max_len_b=3)) == 3
-        assert "text 2: 30 of 31" in caplog.text
+        assert "30 of 31 subwords" in caplog.text
 
     def test_a_separator_in_the_text_is_a_word(self, cape_checkpoint, data_bin):
         translator = load(cape_checkpoint, data=data_bin, tokenizer="space")

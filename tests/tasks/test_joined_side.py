@@ -61,5 +61,5 @@ def test_a_separator_in_the_text_is_an_unknown_word():
     sizes = np.array([4, 2])
     stacks = Stacks(Pairs(sizes, sizes, None, 1), JoiningRule(2, True, None, False, False))
     stacks.make(epoch=1)
-    side = JoinedSide(stacks, sentences, sizes, EOS, Separator(Dictionary()))
+    side = JoinedSide(stacks, sentences, sizes, Separator(Dictionary()))
     assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]

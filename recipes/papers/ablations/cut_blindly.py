@@ -25,12 +25,12 @@ def main() -> None:
     parser.add_argument("limit", type=int)
     parser.add_argument("--language", default="de")
     args = parser.parse_args()
-    texts, _, references = read_translations(args.generated)
+    texts = read_translations(args.generated)
     translator = load(args.checkpoint, data=args.data)
     translator.long_text, translator.max_subwords = None, args.limit
     sources = [text.source for text in texts]
     found = translator.translate(sources, split=False, beam=1, max_len_a=2, max_len_b=10)
-    scores = score_translations(found, references, args.language)
+    scores = score_translations(found, [text.reference for text in texts], args.language)
     json.dump({"limit": args.limit, "texts": len(found), **scores}, sys.stdout, indent=1)
 
 
