@@ -1,5 +1,7 @@
 """Checkpoints of fairseq, imported as a folder that can be fine-tuned."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 from fairseq import options
@@ -8,6 +10,8 @@ from fairseq.models import build_model
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.inference.checkpoints import load_model, read_checkpoint
+from cape_fairseq.inference.import_checkpoint import choose_options
+from cape_fairseq.inference.segmentation import copy_segmentation
 from tests.support import ROOT, train
 
 SHAPE = {
@@ -54,6 +58,23 @@ def test_dictionaries_and_segmentation_lie_beside_it(imported, data_bin):
     line = "A young man is standing near a window."
     expected = load(path, data=data_bin).encode_source(line)
     assert torch.equal(load(folder / "model.pt").encode_source(line), expected)
+
+
+def test_the_first_folder_with_a_segmentation_counts(tmp_path):
+    """Files of two segmentations in one folder would be another model's."""
+    folders = [tmp_path / name for name in ("empty", "checkpoint", "data", "output")]
+    for folder in folders:
+        folder.mkdir()
+    (folders[1] / "bpecodes").touch()
+    (folders[2] / "sentencepiece.model").touch()
+    (folders[2] / "prefixes.json").touch()
+    assert copy_segmentation(folders[:3], folders[3]) == [folders[1] / "bpecodes"]
+    assert {path.name for path in folders[3].iterdir()} == {"bpecodes", "prefixes.json"}
+
+
+def test_options_have_the_weights_of_residuals():
+    found = choose_options(Namespace(arch="sinpos_transformer", residual_init="admin"))
+    assert found["residual_init"] == "admin"
 
 
 def test_what_is_missing_or_another_language_is_an_error(imported, tmp_path, capsys):

@@ -146,6 +146,9 @@ class TestWarmStart:
     def test_tables_of_another_length_are_an_error(self):
         with pytest.raises(ValueError, match="--max-target-positions 40"):
             load(build("abspos"), build("abspos", max_target_positions=40))
+        floater = build("floater", floater_base_encoding="abspos")
+        with pytest.raises(ValueError, match="--max-target-positions 40"):
+            load(floater, build("abspos", max_target_positions=40))
         with pytest.raises(ValueError, match="--max-source-positions"):  # a BOS has a row
             load(build("abspos", source_bos="on"), build("abspos"))
 

@@ -63,3 +63,7 @@ def test_a_separator_in_the_text_is_an_unknown_word():
     stacks.make(epoch=1)
     side = JoinedSide(stacks, sentences, sizes, Separator(Dictionary()))
     assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
+    sentences[0][1] = EOS  # a literal </s>
+    side = JoinedSide(stacks, sentences, sizes)
+    assert side[0].tolist() == [5, EOS, 6, 7, EOS]
+    assert side.sizes.tolist() == [5]
