@@ -17,7 +17,7 @@ TEXT=${TEXT%/}
 SRC=${SRC:-en} TGT=${TGT:-de} SIZE=${SIZE-_tiny}
 OUT=${OUT:-runs/compare}
 MERGES=${MERGES:-4000} BEAM=${BEAM:-4} LONGEST=${LONGEST:-0}
-read -r -a SEEDS <<< "${SEEDS:-1 10000001 20000001}"
+read -r -d '' -a SEEDS <<< "${SEEDS:-1 10000001 20000001}" || true  # also of several lines
 case $SIZE in
     _tiny) LR=${LR:-4e-3} WARMUP=${WARMUP:-500} UPDATES=${UPDATES:-3000} ;;
     *) LR=${LR:-5e-4} WARMUP=${WARMUP:-4000} UPDATES=${UPDATES:-30000} ;;
@@ -29,7 +29,9 @@ OPTIONS=()
 read_options "$@"
 
 names=() encodings=() variants=()
-IFS=';' read -r -a items <<< "${ENCODINGS:-sinpos; cape; rope_cross}"
+systems=${ENCODINGS:-sinpos; cape; rope_cross}
+case $systems in *[\"\']*) stop "ENCODINGS has quotes, which are not read; give such options to all systems after --" ;; esac
+IFS=';' read -r -a items <<< "${systems//$'\n'/ }"
 for item in "${items[@]}"; do
     read -r -a words <<< "${item/:/ : }"
     case ${words[*]:1:1} in
@@ -39,6 +41,7 @@ for item in "${items[@]}"; do
     esac
     if [ -z "$name" ]; then continue; fi
     [[ $name =~ ^[A-Za-z0-9_.-]+$ ]] || stop "ENCODINGS names '$name'; give letters, digits, _, . and -"
+    case $name in tok | bpe | data-bin) stop "ENCODINGS names '$name', a folder of OUT; give another name" ;; esac
     case " ${names[*]} " in *" $name "*) stop "ENCODINGS has $name twice; give one of them another name" ;; esac
     check_arch "${encoding}_transformer$SIZE"
     names+=("$name") encodings+=("$encoding") variants+=("$variant")

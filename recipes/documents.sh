@@ -59,7 +59,7 @@ run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # f
 
 # 3. Documents, cut after so many target tokens, with context and (N = 0) sentence by sentence.
 generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" --source-lang "$SRC" --target-lang "$TGT"
-    --task stacked_translation --stack-junction separator --beam 4 "${REMOVE_BPE[@]}" --num-workers 0)
+    --task stacked_translation --stack-junction separator --beam 4 "${REMOVE_BPE[@]}" "${DETOKENIZE[@]}" --num-workers 0)
 for length in $LENGTHS; do
     stacks=(--stack-min-tokens "$length" --stack-keep-rest)
     write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"

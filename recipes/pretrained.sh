@@ -113,7 +113,7 @@ if [ "$WAY" = long ] && [ -n "${LONG:-}" ] && [ -z "$DRY_RUN" ]; then
 fi
 
 # 2. Your text in the model's pieces, with the codes of its languages, by the model's dictionaries.
-segment() {  # segment SIDE LANG: the model's pieces of the input
+cut_words() {  # cut_words SIDE LANG: the model's pieces of the input
     local model=$IMPORTED/sentencepiece.model
     if [ -e "$IMPORTED/bpecodes" ]; then
         sacremoses -q -l "$2" tokenize -x -a | subword-nmt apply-bpe -c "$IMPORTED/bpecodes"
@@ -133,7 +133,7 @@ segment_side() {  # segment_side SPLIT SIDE LANG NAME: TEXT/SPLIT.LANG in OUT/bp
         code=$(python -c 'import json, sys; print(*json.load(open(sys.argv[1]))[sys.argv[2]])' "$IMPORTED/prefixes.json" "$2")
     fi
     write "$OUT/tok/$1.$4" clean_text < "$TEXT/$1.$3"
-    write "$OUT/tok/$1.pieces.$4" segment "$2" "$3" < "$OUT/tok/$1.$4"
+    write "$OUT/tok/$1.pieces.$4" cut_words "$2" "$3" < "$OUT/tok/$1.$4"
     same_lines "$TEXT/$1.$3" "$OUT/tok/$1.pieces.$4"
     write "$OUT/bpe/$1.$4" sed "s/^/${code:+$code }/" "$OUT/tok/$1.pieces.$4"
 }

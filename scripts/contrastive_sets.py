@@ -23,7 +23,9 @@ def read_contrapro(prefix: str, languages: tuple[str, str] = ("en", "de")) -> It
     """Read ContraPro. The number of context lines comes from the files."""
     files = [f"{prefix}.{kind}.{lang}" for kind in ("context", "text") for lang in languages]
     read = [Path(file).read_text(encoding="utf-8").split("\n")[:-1] for file in files]
-    context = len(read[0]) // len(read[2])
+    context, rest = divmod(len(read[0]), max(len(read[2]), 1))
+    if rest:
+        raise ValueError(f"{files[0]} has {rest} lines more than a multiple of those of {files[2]}")
     for i, texts in enumerate(zip(*read[2:], strict=True)):
         earlier = zip(*(lines[i * context : (i + 1) * context] for lines in read[:2]), strict=True)
         pairs = [pair for pair in earlier if all(side.strip() for side in pair)]  # may be empty

@@ -2,7 +2,6 @@
 written to OUT/NAME.json."""
 
 import json
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -100,9 +99,8 @@ def main() -> None:
                 for key, n in DIGITS.items()
             ]
             rows.append([name, len(done), *cells])
-        texts = statistics.mode(
-            [run[test]["texts"] for runs in found.values() for run in runs.values() if run[test]]
-        )
+        done = [run[test]["texts"] for runs in found.values() for run in runs.values() if run[test]]
+        texts = max(done, default=0)
         print(f"{title} ({texts} texts)\n\n{format_table(head, rows)}\n")
     (out / f"{config['name']}.json").write_text(json.dumps(found, indent=1) + "\n")
 

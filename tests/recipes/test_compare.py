@@ -18,8 +18,8 @@ def read_option(words, name):
 
 
 def test_every_system_is_trained_with_every_seed(tmp_path):
-    systems = "sinpos; cape50: cape --cape-global-shift 50;"
-    variables = {"TEXT": "text", "OUT": str(tmp_path), "SEEDS": "1 5", "LONGEST": "40"}
+    systems = "sinpos;\ncape50: cape --cape-global-shift 50;"
+    variables = {"TEXT": "text", "OUT": str(tmp_path), "SEEDS": "1\n5", "LONGEST": "40"}
     output = call("bash", RECIPES / "compare.sh", "--dry-run", ENCODINGS=systems, **variables)
     trainings = list_commands(output, "fairseq-train")
     found = {

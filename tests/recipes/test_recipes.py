@@ -119,6 +119,25 @@ class TestDocuments:
         assert (documents / "loss.100.txt").is_file()
 
 
+def test_an_evaluation_is_repeated_once_if_the_model_was_trained_again(tmp_path):
+    record = f"echo run >> {tmp_path}/calls; printf 'D-0\\t-1\\tx\\n'"
+    path = replace_programs(tmp_path / "bin", **{"fairseq-generate": record})
+    model, settings = tmp_path / "model.pt", tmp_path / "out" / "x" / "settings"
+    model.touch()
+    start = model.stat().st_mtime
+    os.utime(model, (start - 30, start - 30))
+    variables = {"DATA": str(tmp_path), "OUT": f"{tmp_path}/out", "JUNCTION": "comma"}
+    counts = []
+    for is_trained in (False, False, True, False):
+        if is_trained:
+            os.utime(settings, (start - 20, start - 20))
+            os.utime(model, (start - 10, start - 10))
+        result = run_recipe("evaluate", path, f"x={tmp_path}/model.pt", **variables)
+        assert result.returncode == 0, result.stderr
+        counts.append((tmp_path / "calls").read_text().count("run"))
+    assert counts == [5, 5, 10, 10]
+
+
 class TestSettings:
     """The program ``fairseq-train`` is replaced by one that fails, or writes a file before."""
 
