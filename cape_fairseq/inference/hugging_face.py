@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,13 +48,6 @@ class Vocabulary(NamedTuple):
         )
 
 
-class Indices(NamedTuple):
-    """The indices of all words, and of those that were added to the pieces of SentencePiece."""
-
-    words: dict[str, int]
-    added: dict[str, int]
-
-
 class PretrainedModel(NamedTuple):
     """Hold what a folder has: the configuration with its defaults, parameters in float32, both
     vocabularies, and settings of the tokenizer."""
@@ -88,10 +82,10 @@ def read_folder(path: Path) -> PretrainedModel:
     options = {"config": config, "output_loading_info": True, "dtype": "float32"}
     model, report = load_part(transformers.AutoModelForSeq2SeqLM, path, **options)
     check_parameters(path, report)
-    source = target = build_vocabulary(path, read_indices(tokenizer), config.vocab_size)
+    source = target = build_vocabulary(path, *read_indices(tokenizer), config.vocab_size)
     if getattr(tokenizer, "separate_vocabs", False):
         size = getattr(config, "decoder_vocab_size", None) or config.vocab_size
-        target = build_vocabulary(path, Indices(tokenizer.target_encoder, {}), size)
+        target = build_vocabulary(path, tokenizer.target_encoder, {}, size)
     parameters = {name: value.detach() for name, value in model.state_dict().items()}
     return PretrainedModel(config.to_dict(), parameters, source, target, read_settings(path))
 
@@ -142,25 +136,27 @@ def read_settings(path: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
 
 
-def read_indices(tokenizer: Any) -> Indices:
-    """Return the indices of a tokenizer's words. Tokenizers in Python have the vocabulary's file in
-    ``encoder``; M2M-100 finds its codes of languages in a table before it looks elsewhere."""
+def read_indices(tokenizer: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the indices of a tokenizer's words, and of those that were added to the pieces of
+    SentencePiece. Tokenizers in Python have the vocabulary's file in ``encoder``; M2M-100 finds its
+    codes of languages in a table before it looks elsewhere."""
     added = tokenizer.get_added_vocab()
     if not hasattr(tokenizer, "encoder"):
-        return Indices(tokenizer.get_vocab(), added)
+        return tokenizer.get_vocab(), added
     codes = getattr(tokenizer, "lang_token_to_id", {})
     taken = {*tokenizer.encoder.values(), *codes.values()}
     others = {word: index for word, index in added.items() if index not in taken}
-    return Indices({**others, **codes, **tokenizer.encoder}, {**added, **codes})
+    return {**others, **codes, **tokenizer.encoder}, {**added, **codes}
 
 
-def build_vocabulary(path: Path, read: Indices, size: int) -> Vocabulary:
+def build_vocabulary(
+    path: Path, indices: dict[str, int], added: Iterable[str], size: int
+) -> Vocabulary:
     """Return the vocabulary of a side.
 
     Raises:
         UserError: it does not fit a model of ``size`` words.
     """
-    indices = read.words
     if max(indices.values()) >= size or len(set(indices.values())) < len(indices):
         raise UserError(
             f"the vocabulary in {path} does not fit the model: it has indices up to "
@@ -174,7 +170,7 @@ def build_vocabulary(path: Path, read: Indices, size: int) -> Vocabulary:
     indices |= {f"madeupword{i:04}": i for i in range(size) if i not in used}
     others = sorted(indices.keys() - set(SPECIAL), key=lambda word: indices[word])
     words = [*SPECIAL, *others]
-    return Vocabulary(words, [indices[word] for word in words], frozenset(read.added))
+    return Vocabulary(words, [indices[word] for word in words], frozenset(added))
 
 
 def warn_of_added_words(vocabulary: Vocabulary, model: Path) -> None:

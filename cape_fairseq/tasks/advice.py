@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from fairseq import checkpoint_utils
-from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
@@ -62,20 +61,18 @@ def list_warnings(trainer: Trainer) -> Iterator[str]:
 def describe_shifts(trainer: Trainer) -> None:
     """Log how SHAPE's shifts compare with the texts of training, if they are much longer."""
     limit = getattr(trainer.cfg.model, "shape_max_shift", None)
-    length = measure_texts(trainer.task, trainer.cfg.dataset.train_subset)
-    if limit is not None and length is not None and limit > LONG_SHIFT * length:
+    data = trainer.task.datasets.get(trainer.cfg.dataset.train_subset)
+    sizes = getattr(data, "tgt_sizes", None)  # data of other tasks may have none
+    if limit is None or sizes is None or not len(sizes):
+        return
+    length = float(np.mean(sizes))
+    if limit > LONG_SHIFT * length:
         logger.info(
             "--shape-max-shift is %d, and training texts have %.0f tokens on average: with little "
             "data each position is too rare to be learned (docs/compare.md)",
             limit,
             length,
         )
-
-
-def measure_texts(task: FairseqTask, split: str) -> float | None:
-    """Return the mean number of target tokens, or None for data without sizes."""
-    sizes = getattr(task.datasets.get(split), "tgt_sizes", None)
-    return None if sizes is None or not len(sizes) else float(np.mean(sizes))
 
 
 def install() -> None:

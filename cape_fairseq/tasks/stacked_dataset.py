@@ -188,20 +188,16 @@ class StackedDataset(LanguagePairDataset):
         changes: bool = False,
         epoch: int = 1,
     ) -> None:
-        self.stacks, self.changes, self.epoch = stacks, changes, epoch
+        vars(self).update(vars(pairs))  # dictionaries, padding and shuffling of the split
+        self.src, self.tgt, self.stacks, self.changes = source, target, stacks, changes
+        self.make(epoch)
+
+    def make(self, epoch: int) -> None:
+        """Make the stacks of an epoch, and report them."""
+        self.epoch = epoch
         self.stacks.make(epoch)
-        super().__init__(
-            source,
-            source.sizes,
-            pairs.src_dict,
-            target,
-            target.sizes,
-            pairs.tgt_dict,
-            left_pad_source=pairs.left_pad_source,
-            left_pad_target=pairs.left_pad_target,
-            shuffle=pairs.shuffle,
-            pad_to_multiple=pairs.pad_to_multiple,
-        )
+        self.src_sizes, self.tgt_sizes = self.src.sizes, self.tgt.sizes
+        self.sizes = np.vstack((self.src_sizes, self.tgt_sizes)).T
         self.report()
 
     def report(self) -> None:
@@ -221,10 +217,5 @@ class StackedDataset(LanguagePairDataset):
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
-        if not self.changes or epoch == self.epoch:
-            return
-        self.epoch = epoch
-        self.stacks.make(epoch)
-        self.src_sizes, self.tgt_sizes = self.src.sizes, self.tgt.sizes
-        self.sizes = np.vstack((self.src_sizes, self.tgt_sizes)).T
-        self.report()
+        if self.changes and epoch != self.epoch:
+            self.make(epoch)
