@@ -12,6 +12,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import fairseq_cli.train  # before the plugin, as when they run
 import fairseq_cli.validate  # noqa: F401
@@ -143,6 +144,31 @@ def run_forked(count: int, function: Callable[[int], str]) -> list[str]:
             raise AssertionError("a process failed") from None
         process.join()
     return found
+
+
+def start_forked(function: Callable[[], None]) -> tuple[int, TextIO]:
+    """Call a function in a process that imports nothing again; return the number of the process,
+    and a stream of what it prints and logs."""
+    read, write = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(write)
+        return process, os.fdopen(read)
+    status = 1
+    try:
+        os.dup2(write, 1)
+        os.dup2(write, 2)
+        sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1)
+        logging.basicConfig(stream=sys.stdout, level=logging.INFO, force=True)
+        function()
+        status = 0
+    except SystemExit as stop:
+        status = stop.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
 
 
 @contextlib.contextmanager

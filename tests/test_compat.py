@@ -15,14 +15,12 @@ from cape_fairseq import cli, compat
 from cape_fairseq.compat import reject_other_task
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from tests.support import (
-    ROOT,
     SMALL,
     SmallTask,
     build,
     build_stock,
     fairseq,
     make_batch,
-    run,
     run_forked,
     train,
 )
@@ -189,15 +187,6 @@ def test_a_checkpoint_of_a_task_without_a_dataclass_is_validated(tmp_path):
     assert validate(cfg, Namespace(task=task)) == "validated"
     with pytest.raises(ValueError, match=task):
         validate(cfg, Namespace(task="translation"))
-
-
-def test_user_dir_through_a_symbolic_link(data_bin, cape_checkpoint, tmp_path):
-    (tmp_path / "plugin").symlink_to(ROOT / "cape_fairseq")
-    options = ("--path", cape_checkpoint, "--cpu", "--beam", 1, "--batch-size", 13)
-    stacks = ("--task", "stacked_translation", "--stack-sentences", 13)
-    command = [sys.executable, "-m", "fairseq_cli.generate", data_bin, *options, *stacks]
-    result = run(*command, "--user-dir", tmp_path / "plugin")
-    assert "Generate test" in result.stdout + result.stderr
 
 
 class TestDictionaries:

@@ -2,48 +2,38 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 
+import fairseq_cli.interactive
 import torch
+from fairseq.distributed import utils
 
 from cape_fairseq import preemption
-from tests.support import ROOT, train
+from tests.support import add_options, start_forked, train
 
 ARCH = "sinpos_transformer_tiny"
 
 
 class TestSignals:
-    def test_commands_that_do_not_train_die_of_sigterm(self, data_bin, cape_checkpoint, tmp_path):
+    def test_commands_that_do_not_train_die_of_sigterm(self, data_bin, cape_checkpoint):
         """On a machine with two GPUs, which the CPU stands for."""
-        script = tmp_path / "interactive.py"
-        script.write_text(
-            "import torch\n"
-            "import fairseq_cli.interactive as module\n"
-            "from fairseq.distributed import utils\n"
-            "if __name__ == '__main__':\n"
-            "    torch.cuda.device_count = lambda: 2\n"
-            "    utils.infer_init_method = lambda *args, **kwargs: None\n"
-            "    module.cli_main()\n"
-        )
-        options = ("--path", cape_checkpoint, "--cpu", "--user-dir", ROOT / "cape_fairseq")
-        languages = ("--source-lang", "en", "--target-lang", "de")
-        command = [sys.executable, "-u", script, data_bin, *options, *languages]
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        )
-        for line in process.stdout:
-            if "Type the input sentence" in line:
-                process.send_signal(signal.SIGTERM)
-                break
-        process.communicate()
-        assert process.returncode == -signal.SIGTERM
+        options = ("--path", cape_checkpoint, "--cpu", "--source-lang", "en", "--target-lang", "de")
+
+        def translate() -> None:
+            os.dup2(os.pipe()[0], 0)  # an input that does not end
+            sys.stdin = os.fdopen(0)
+            torch.cuda.device_count = lambda: 2
+            utils.infer_init_method = lambda *args, **kwargs: None
+            sys.argv = ["fairseq-interactive", *add_options("interactive", [data_bin, *options])]
+            fairseq_cli.interactive.cli_main()
+
+        process, output = start_forked(translate)
+        with output:
+            for line in output:
+                if "Type the input sentence" in line:
+                    os.kill(process, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGTERM
 
     def test_a_training_outside_of_the_main_thread_installs_no_handler(self, data_bin, tmp_path):
         """A training in the main thread leaves the handler as it was."""

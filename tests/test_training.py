@@ -1,17 +1,22 @@
 """fairseq's commands with the plugin: resume, several processes, hydra, generate, repairs."""
 
+import functools
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
+import fairseq_cli.train
 import numpy as np
 import pytest
 import torch
 
-from tests.support import ROOT, fairseq, run_forked, train, train_options
+from tests.support import ROOT, add_options, fairseq, run_forked, start_forked, train, train_options
 
 
 def read_losses(output: str) -> list[float]:
@@ -146,7 +151,8 @@ def test_two_processes_train_and_resume_together(data_bin, tmp_path):
     assert len(read_losses(launch(6)[0])) == 2
 
 
-def test_hydra_trains(data_bin, tmp_path):
+def test_hydra_trains_with_a_user_dir_through_a_symbolic_link(data_bin, tmp_path):
+    (tmp_path / "plugin").symlink_to(ROOT / "cape_fairseq")
     overrides = [
         "task=translation",
         f"task.data={data_bin}",
@@ -162,7 +168,7 @@ def test_hydra_trains(data_bin, tmp_path):
         "common.cpu=true",
         f"checkpoint.save_dir={tmp_path}/save",
         "dataset.num_workers=0",
-        f"common.user_dir={ROOT}/cape_fairseq",
+        f"common.user_dir={tmp_path}/plugin",
         f"hydra.run.dir={tmp_path}/hydra",
     ]
     command = [sys.executable, "-m", "fairseq_cli.hydra_train", *overrides]
@@ -176,52 +182,52 @@ def test_hydra_trains(data_bin, tmp_path):
     assert "--cape-global-shift 2" in output
 
 
-def interrupt(command: list) -> tuple[str, int]:
+def interrupt(options: list, prepare: Callable[[], None] = lambda: None) -> tuple[str, int]:
     """Send SIGTERM to a training after update 5; return what it printed, and its status."""
-    process = subprocess.Popen(
-        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+
+    def train() -> None:
+        sys.argv = ["fairseq-train", *add_options("train", options)]
+        prepare()
+        fairseq_cli.train.cli_main()
+
+    process, output = start_forked(train)
     lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if '"num_updates": "5"' in line:
-            process.send_signal(signal.SIGTERM)
-    return "".join(lines), process.wait()
+    with output:
+        for line in output:
+            lines.append(line)
+            if '"num_updates": "5"' in line:
+                os.kill(process, signal.SIGTERM)
+    return "".join(lines), os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def read_stopped(output: str, status: int, save: Path) -> int:
+    """Return the updates after which a training was stopped and has a checkpoint."""
+    assert status == 143, output
+    stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", output)[1])
+    checkpoint = torch.load(save / "checkpoint_last.pt", weights_only=True)
+    assert checkpoint["optimizer_history"][-1]["num_updates"] == stopped
+    return stopped
 
 
 def test_sigterm_saves_a_checkpoint_and_exits_143(data_bin, tmp_path):
     options = train_options(data_bin, tmp_path, "sinpos_transformer_tiny", 10_000)
-    command = [sys.executable, "-m", "fairseq_cli.train", *options, "--num-workers", 0]
-    command += ["--user-dir", ROOT / "cape_fairseq", "--no-last-checkpoints"]
-    output, status = interrupt(command)
-    assert status == 143, output
-    stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", output)[1])
-    checkpoint = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
-    assert checkpoint["optimizer_history"][-1]["num_updates"] == stopped
+    stopped = read_stopped(*interrupt([*options, "--no-last-checkpoints"]), tmp_path)
     output = train(data_bin, tmp_path, arch="sinpos_transformer_tiny", updates=stopped + 2)
     assert len(read_losses(output)) == 2
 
 
 def test_sigterm_with_several_gpus_saves_one_checkpoint(data_bin, tmp_path):
-    script = tmp_path / "train.py"  # fairseq starts a process for each GPU; here they use the CPU
-    script.write_text(
-        "import functools, torch\n"
-        "from torch import multiprocessing\n"
-        "from fairseq_cli.train import cli_main\n"
-        "start = functools.partial(multiprocessing.start_processes, start_method='fork')\n"
-        "multiprocessing.spawn = start  # forked processes import nothing again\n"
-        "torch.cuda.device_count = lambda: 2\n"
-        "cli_main()\n"
-    )
+    """fairseq starts a process for each GPU; here they use the CPU."""
+
+    def prepare() -> None:
+        start = torch.multiprocessing.start_processes
+        torch.multiprocessing.spawn = functools.partial(start, start_method="fork")
+        torch.cuda.device_count = lambda: 2
+
     options = train_options(data_bin, tmp_path, "sinpos_transformer_tiny", 10_000)
-    options += ["--user-dir", ROOT / "cape_fairseq", "--num-workers", 0]
     options += ["--distributed-world-size", 2, "--distributed-backend", "gloo"]
     options += ["--ddp-backend", "legacy_ddp"]
-    output, status = interrupt([sys.executable, script, *options])
-    assert status == 143, output
-    stopped = int(re.search(r"stopped by SIGTERM after (\d+) updates", output)[1])
-    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
-    assert state["optimizer_history"][-1]["num_updates"] == stopped
+    read_stopped(*interrupt(options, prepare), tmp_path)
 
 
 def test_validation_bleu_selects_the_best_checkpoint(data_bin, tmp_path):
