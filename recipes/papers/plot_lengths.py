@@ -13,8 +13,8 @@ LENGTHS = {"within": 160, "beyond": 640, "beyond16": 2560}
 SYSTEMS = {
     "sinpos": "sinpos",
     "rope_cross": "rope_cross",
-    "rope_cross-windows": "rope_cross, windows",
-    "rope_cross-aligned": "rope_cross, windows and alignment",
+    "rope_cross-M20": "rope_cross, windows and alignment",
+    "rope_cross-M7": "the same, M = 7",
 }
 ALONE = "rope_cross, its sentences one by one"
 
