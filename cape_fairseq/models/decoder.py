@@ -65,7 +65,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
 
         The arguments are fairseq's, ``noise`` of the target positions, ``all_tokens``, which puts
         the keys of all tokens into an incremental state in one pass, and ``delays_end``, without
-        which an alignment leaves the score of EOS as it is, for references. Returns scores
+        which an alignment leaves the score of EOS as it is (for references). Returns scores
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
@@ -73,23 +73,18 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
         source = None if encoder_out is None else encoder_out[SOURCE_STATE]
+        hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
         plan, aligned = self.plan_layers(prev_output_tokens, source, noise, step, weighted)
         x = self.embed(prev_output_tokens[:, -step.queries :], plan)
-        hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
         states, weights = self.run_layers(x, plan, hidden, incremental_state)
-        x = self.finish(states[-1])
-        if not features_only:
-            x = self.output_layer(x)
-        elif self.training and self.output_projection is not None:
-            x = keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
+        x = self.finish(states[-1], features_only)
         if aligned is not None:
             self.follow_alignment(aligned, weights[self.num_layers - 1], step)
-            if step.cache is not None and not features_only and delays_end:
-                x = self.token_windows.alignment.delay_end(x, self.dictionary.eos(), aligned)
+            if delays_end and not features_only:
+                x = self.delay_end(x, aligned, step)
         attention = None
-        has_all_keys = plan.cross_attention.blocks[0].keys is EVERY
-        if wanted in weighted and wanted in weights and has_all_keys:
-            attention = self.average_weights(weights[wanted], encoder_out).type_as(x)
+        if wanted in weighted and plan.cross_attention.blocks[0].keys is EVERY:
+            attention = self.average_weights(weights.get(wanted), encoder_out)
         return x, {"attn": [attention], "inner_states": states}
 
     def begin_step(
@@ -145,15 +140,22 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         )
         return plan, aligned
 
-    def finish(self, x: Tensor) -> Tensor:
-        """Turn the output of the last layer [T, B, C] into features [B, T, C]."""
+    def finish(self, x: Tensor, features_only: bool) -> Tensor:
+        """Turn the output of the last layer [T, B, C] into features [B, T, C] or scores."""
         x = x if self.layer_norm is None else self.layer_norm(x)
         x = x.transpose(0, 1)
-        return x if self.project_out_dim is None else self.project_out_dim(x)
+        x = x if self.project_out_dim is None else self.project_out_dim(x)
+        if not features_only:
+            return self.output_layer(x)
+        if self.training and self.output_projection is not None:
+            return keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
+        return x
 
-    def average_weights(self, weights: Tensor, encoder_out: EncoderOut) -> Tensor:
-        """Average weights [B, H, T, S] over heads, without the source BOS."""
-        weights = weights.mean(dim=1)
+    def average_weights(self, weights: Tensor | None, encoder_out: EncoderOut) -> Tensor | None:
+        """Average weights [B, H, T, S], if there are any, over heads, without the source BOS."""
+        if weights is None:
+            return None
+        weights = weights.mean(dim=1).type_as(encoder_out["encoder_out"][0])
         if not self.has_source_bos:
             return weights
         return drop_bos(weights, encoder_out["encoder_padding_mask"][0])

@@ -154,3 +154,9 @@ class SourceAttention:
         else:
             alignment = self.token_windows.alignment
             step.cache.position = alignment.advance(tokens, weights, self.measured_offset)
+
+    def delay_end(self, scores: Tensor, tokens: AlignedTokens, step: Step) -> Tensor:
+        """Lower the score of EOS in a step whose token is far from the end of the source."""
+        if step.cache is None:
+            return scores
+        return self.token_windows.alignment.delay_end(scores, self.dictionary.eos(), tokens)
