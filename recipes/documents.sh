@@ -40,7 +40,8 @@ bash "$ROOT/recipes/train.sh" "$@"
 # multiple of 8 texts would leave a fifth of each batch empty.
 MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
 MORE_WARMUP=$((MORE < 600 ? (MORE + 5) / 6 : 100))  # a sixth of the updates, at most 100
-keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
+keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}" \
+    "DETOKENIZE=${DETOKENIZE[*]}"
 if [ -z "$DRY_RUN" ]; then
     if [ -e "$SAVE/sentence_updates" ] && ! cmp -s "$SENTENCES/trained" "$SAVE/sentence_updates"; then
         echo "the sentence model has $(cat "$SENTENCES/trained") updates now, so the training on documents begins again"

@@ -57,6 +57,12 @@ def find_eos(config: dict[str, Any]) -> int:
     return eos[0] if isinstance(eos, list) else eos
 
 
+def find_start(config: dict[str, Any]) -> int:
+    """Return the index of the token that decoding starts with: EOS, if M2M-100 has none."""
+    start = config["decoder_start_token_id"]
+    return find_eos(config) if start is None else start
+
+
 def choose_options(config: dict[str, Any]) -> dict[str, Any]:
     """Return the options of ``sinpos_transformer`` that a configuration asks for.
 
@@ -86,7 +92,7 @@ def choose_options(config: dict[str, Any]) -> dict[str, Any]:
     # Marian decodes from another token than EOS, whose embedding becomes that of the decoder's EOS.
     shares = config.get("share_encoder_decoder_embeddings", True)
     ties = config.get("tie_word_embeddings", True)
-    starts_with_eos = config["decoder_start_token_id"] == find_eos(config)
+    starts_with_eos = find_start(config) == find_eos(config)
     options["share_all_embeddings"] = shares and ties and starts_with_eos and not is_marian
     return options
 
@@ -107,7 +113,7 @@ def convert_parameters(model: PretrainedModel) -> dict[str, Tensor]:
         "decoder.embed_tokens.weight": decoder[target.rows],
         "decoder.output_projection.weight": state["lm_head.weight"][target.rows],
     }
-    converted["decoder.embed_tokens.weight"][eos] = decoder[config["decoder_start_token_id"]]
+    converted["decoder.embed_tokens.weight"][eos] = decoder[find_start(config)]
     if config["model_type"] == "marian":
         # Marian has no <s>, and never trained the score of <pad>, which its search forbids. The
         # bias is finite, because label smoothing sums all scores.

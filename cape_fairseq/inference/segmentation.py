@@ -20,7 +20,6 @@ from cape_fairseq.data.prefixes import PREFIXES
 # Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
 # side or of both.
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
-SEGMENTATION_FILES = (CODES, *SIDE_MODELS, JOINT_MODEL)
 SPACE = "▁"  # in pieces of SentencePiece
 
 
@@ -142,14 +141,20 @@ def find_segmentation(
         return find_codes(Path(bpe_codes))
     if given:
         return find_sentencepiece(given)
+    files = find_files(folders)
+    if not files:
+        return Segmentation({})
+    return find_codes(files[0]) if files[0].name == CODES else find_sentencepiece(files)
+
+
+def find_files(folders: Sequence[Path]) -> list[Path]:
+    """Return the files of the segmentation in the first folder that has one."""
     for folder in folders:
-        for names in (SIDE_MODELS, (JOINT_MODEL,)):
-            models = [folder / name for name in names]
-            if all(path.is_file() for path in models):
-                return find_sentencepiece(models)
-        if (folder / CODES).is_file():
-            return find_codes(folder / CODES)
-    return Segmentation({})
+        for names in (SIDE_MODELS, (JOINT_MODEL,), (CODES,)):
+            files = [folder / name for name in names]
+            if all(path.is_file() for path in files):
+                return files
+    return []
 
 
 def find_sentencepiece(models: list[Path]) -> Segmentation:
@@ -191,14 +196,11 @@ def find_codes(codes: Path) -> Segmentation:
 def copy_segmentation(folders: Sequence[Path], output: Path) -> list[Path]:
     """Copy segmentation and prefixes, each from the first folder that has some; return the files of
     the segmentation."""
-    copied = []
-    for names in (SEGMENTATION_FILES, (PREFIXES,)):
-        found = [[f / name for name in names if (f / name).is_file()] for f in folders]
-        paths = next(filter(None, found), [])
-        for path in paths:
-            shutil.copy(path, output)
-        copied += paths if names is SEGMENTATION_FILES else []
-    return copied
+    files = find_files(folders)
+    prefixes = [folder / PREFIXES for folder in folders if (folder / PREFIXES).is_file()]
+    for path in (*files, *prefixes[:1]):
+        shutil.copy(path, output)
+    return files
 
 
 def check_unsegmented(path: Path, dictionary: Dictionary) -> None:

@@ -138,26 +138,33 @@ class JoinedSide(torch.utils.data.Dataset):
         stacks: Stacks,
         sentences: Sequence[Tensor],
         sizes: np.ndarray,
+        dictionary: Dictionary,
         separator: Separator | None = None,
         editor: JunctionEditor | None = None,
         prefix: Tensor | None = None,
     ) -> None:
         self.stacks, self.sentences, self.sentence_sizes = stacks, sentences, np.asarray(sizes)
-        self.separator, self.editor = separator, editor
+        self.dictionary, self.separator, self.editor = dictionary, separator, editor
         self.prefix = torch.zeros(0, dtype=torch.long) if prefix is None else prefix
 
     def __len__(self) -> int:
         return len(self.stacks)
 
     def __getitem__(self, index: int) -> Tensor:
-        sentences = [self.sentences[number].long() for number in self.stacks.groups[index]]
+        eos = torch.tensor([self.dictionary.eos()])
+        parts = [self.read_words(number) for number in self.stacks.groups[index]]
         if self.separator is not None:
-            return self.separator.join([self.separator.hide(tokens) for tokens in sentences])
-        parts = [tokens[:-1] for tokens in sentences]  # without EOS
+            hidden = map(self.separator.hide, parts)
+            return self.separator.join([torch.cat([words, eos]) for words in hidden])
         parts[1:] = map(self.drop_prefix, parts[1:])
         if self.editor is not None:
             parts = edit_junctions(parts, self.editor)
-        return torch.cat([*parts, sentences[-1][-1:]])
+        return torch.cat([*parts, eos])
+
+    def read_words(self, number: int) -> Tensor:
+        """Return a sentence without EOS. A word </s> in its text is unknown."""
+        words = self.sentences[number][:-1].long()
+        return words.masked_fill(words == self.dictionary.eos(), self.dictionary.unk())
 
     def drop_prefix(self, tokens: Tensor) -> Tensor:
         """Return the tokens of a sentence without the prefix."""

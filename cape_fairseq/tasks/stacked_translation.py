@@ -172,7 +172,7 @@ class StackedTranslationTask(TranslationTask):
         editor = JunctionEditor(dictionary, bpe) if junction == "comma" else None
         separator = Separator(dictionary) if junction == "separator" else None
         codes = index_prefix(dictionary, prefix)
-        return JoinedSide(stacks, sentences, sizes, separator, editor, codes)
+        return JoinedSide(stacks, sentences, sizes, dictionary, separator, editor, codes)
 
     def build_stacks(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Stacks:
         cfg = self.cfg

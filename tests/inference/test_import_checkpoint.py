@@ -65,6 +65,7 @@ def test_the_first_folder_with_a_segmentation_counts(tmp_path):
     folders = [tmp_path / name for name in ("empty", "checkpoint", "data", "output")]
     for folder in folders:
         folder.mkdir()
+    (folders[0] / "source.spm").touch()  # half of a segmentation
     (folders[1] / "bpecodes").touch()
     (folders[2] / "sentencepiece.model").touch()
     (folders[2] / "prefixes.json").touch()

@@ -160,18 +160,22 @@ class TestFolders:
         assert self.run(folder, "--target-lang", "deu") == 0
         assert "[NUM] was added" in caplog.text
 
-    def test_decoding_starts_with_the_token_of_the_configuration(self, tmp_path):
-        """M2M-100's start token is EOS; another one has an embedding of its own in the decoder."""
+    @pytest.mark.parametrize("start", [0, None])
+    def test_decoding_starts_with_the_token_of_the_configuration(self, tmp_path, start):
+        """M2M-100's start token is EOS, also where none is given; another one has an embedding of
+        its own in the decoder."""
         theirs = save_m2m(tmp_path / "model")
         path = tmp_path / "model" / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder_start_token_id": 0}))
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"decoder_start_token_id": start})
+        )
         assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
         ours, _ = load_model(tmp_path / "out" / "model.pt")
         source, target = torch.tensor([[9, 12, 2]]), torch.tensor([[2, 15, 20]])
         with torch.no_grad():
             found = ours(source, None, target)[0]
             theirs_input = target.clone()
-            theirs_input[:, 0] = 0
+            theirs_input[:, 0] = 2 if start is None else start
             expected = theirs(input_ids=source, decoder_input_ids=theirs_input).logits
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 

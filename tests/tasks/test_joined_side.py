@@ -56,14 +56,16 @@ def test_a_stack_without_separators_has_them_once(coded_data, junction):
     assert bool(changed) == (junction == "none")
 
 
-def test_a_separator_in_the_text_is_an_unknown_word():
+def test_a_separator_or_an_end_in_the_text_is_an_unknown_word():
     sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
     sizes = np.array([4, 2])
     stacks = Stacks(Pairs(sizes, sizes, None, 1), JoiningRule(2, True, None, False, False))
     stacks.make(epoch=1)
-    side = JoinedSide(stacks, sentences, sizes, Separator(Dictionary()))
+    words = Dictionary()
+    side = JoinedSide(stacks, sentences, sizes, words, Separator(words))
     assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
     sentences[0][1] = EOS  # a literal </s>
-    side = JoinedSide(stacks, sentences, sizes)
-    assert side[0].tolist() == [5, EOS, 6, 7, EOS]
+    assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
+    side = JoinedSide(stacks, sentences, sizes, words)
+    assert side[0].tolist() == [5, 3, 6, 7, EOS]
     assert side.sizes.tolist() == [5]
