@@ -127,6 +127,7 @@ class JoinedSide(torch.utils.data.Dataset):
     Args:
         stacks: of both sides.
         sentences: int64 [T] each, with EOS; ``sizes`` are their numbers of tokens.
+        dictionary: of the side.
         separator: stands between sentences, or None. Inside of a sentence it is unknown.
         editor: edits sentences at junctions, or None.
         prefix: codes of languages that begin every sentence, int64 [P]; a stack without separators
