@@ -100,4 +100,32 @@ for seed in "${SEEDS[@]}"; do
 done
 
 # 3. The report.
-run python "$ROOT/recipes/compare_report.py" "$OUT" --systems "${names[@]}" --seeds "${SEEDS[@]}" --language "$TGT" --longest "$LONGEST"
+list_files() {  # list_files FILE: NAME=FILE,FILE... of every system; a FILE for each seed
+    local name
+    for name in "${names[@]}"; do
+        echo "$name=$(printf ",$OUT/$name/%s/$1" "${SEEDS[@]}" | cut -c2-)"
+    done
+}
+report() {
+    local test title files name
+    text "# Comparison of position encodings" "" "Seeds: ${SEEDS[*]}. See also the [settings](settings)."
+    for test in "${tests[@]}"; do
+        case $test in
+            sentences) title=Sentences ;;
+            within) title="Stacks of $((LONGEST / 2)) to $LONGEST tokens" ;;
+            beyond) title="Stacks of at least $((4 * LONGEST)) tokens" ;;
+        esac
+        text "" "## $title" ""
+        mapfile -t files < <(list_files "$test.txt")
+        run cape-fairseq compare --language "$TGT" "${files[@]}"
+        mapfile -t files < <(list_files "$test.loss.txt")
+        text "" "### Loss by target position" ""
+        run cape-fairseq position-loss "${files[@]}" --plot "$OUT/loss.$test.png"
+        text "" "![loss by position](loss.$test.png)"
+    done
+    text "" "## Learning curves" "" "![learning curves](learning_curves.png)" ""
+    mapfile -t files < <(list_files train.log)
+    run python "$ROOT/recipes/plot_learning_curves.py" "$OUT/learning_curves.png" "${files[@]}"
+    for name in "${names[@]}"; do text "- $name: $UPDATES updates, $(cat "$OUT/$name"/*/seconds 2> /dev/null | paste -sd,) seconds"; done
+}
+write_report

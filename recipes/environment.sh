@@ -105,6 +105,17 @@ write() {  # write FILE COMMAND...: write the whole output of a command to FILE,
     mv "$file.part" "$file"
 }
 
+text() {  # text LINE...: lines of a report
+    [ -n "$DRY_RUN" ] || printf '%s\n' "$@"
+}
+
+write_report() {  # the output of the function report in OUT/report.md
+    if [ -n "$DRY_RUN" ]; then report; return; fi
+    report > "$OUT/report.md.part"
+    mv "$OUT/report.md.part" "$OUT/report.md"
+    cat "$OUT/report.md"
+}
+
 same_lines() {  # same_lines FILE FILE...: stop unless all have as many lines
     local file lines
     if [ -n "$DRY_RUN" ]; then return; fi

@@ -51,7 +51,6 @@ for system in "$@"; do
     swaps+=("$name=$one/original.txt" "$name.swapped=$one/swapped.txt")
 done
 
-text() { [ -n "$DRY_RUN" ] || printf '%s\n' "$@"; }
 report() {
     text "# Evaluation on $DATA" "" "## Sentences, by source length" ""
     run cape-fairseq bleu-by-length "${LANGUAGE[@]}" "${sentences[@]}" --plot "$OUT/bleu_by_length.png"
@@ -67,7 +66,4 @@ report() {
         text "" "![Token wins](token_wins.png)"
     fi
 }
-[ -z "$DRY_RUN" ] || { report; exit; }
-report > "$OUT/report.md.part"
-mv "$OUT/report.md.part" "$OUT/report.md"
-cat "$OUT/report.md"
+write_report

@@ -69,7 +69,9 @@ case $WAY in
     long)
         # Measured for a width of 128 (docs/pretrained.md); the rate of wider models is a guess.
         if [ "${WIDTH:-512}" -lt 512 ]; then LR=${LR:-2e-3}; else LR=${LR:-3e-4}; fi
-        if [ -z "$LONGEST" ] && [ -e "$IMPORTED" ]; then LONGEST=$(python "$ROOT/recipes/long_texts.py" limit "$IMPORTED/model.pt" 2>> "$OUT/import.log"); fi
+        if [ -z "$LONGEST" ] && [ -e "$IMPORTED" ]; then
+            LONGEST=$(python -c 'import sys; from cape_fairseq.inference.checkpoints import find_longest; print(find_longest(sys.argv[1]))' "$IMPORTED/model.pt" 2>> "$OUT/import.log")
+        fi
         LONGEST=${LONGEST:-400}
         TRAINING=(--task stacked_translation --stack-junction none --stack-probability 1 --stack-max-tokens "$LONGEST" --required-batch-size-multiple 1) ;;
 esac
@@ -95,21 +97,23 @@ translate() {  # translate CHECKPOINT OUTPUT: the test set, a sentence a line
         write "$2" translate_lines "$1"
         same_lines "$TEXT/test.$TGT" "$2"
     fi
-    if [ "$WAY" != long ]; then run sacrebleu "$TEXT/test.$TGT" -i "$2" -l "$SRC-$TGT" -m bleu chrf -f text -w 2; fi
 }
 
-translate_long() {  # translate_long CHECKPOINT HOW OUTPUT: the long texts (recipes/long_texts.py)
-    write "$3" python "$ROOT/recipes/long_texts.py" translate "$1" "$2" < "$LONG.$SRC"
+score() {  # score TITLE REFERENCE TRANSLATION...: BLEU and chrF
+    say "$1:"
+    run sacrebleu "$2" -i "${@:3}" -l "$SRC-$TGT" -m bleu chrf -f text -w 2
+}
+
+join_documents() {  # join_documents FILE: the lines of the test set, a document a line
+    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 { printf("%s", $1 == name ? " " : "\n") } { name = $1; sub(/^[^\t]*\t/, ""); printf "%s", $0 } END { print "" }'
 }
 translate "$IMPORTED/model.pt" "$OUT/imported.$TGT"
 if [ "$WAY" = long ] && [ -z "${LONG:-}" ] && [ -e "$TEXT/test.documents" ]; then
     LONG=$OUT/documents
-    for lang in "$SRC" "$TGT"; do
-        write "$LONG.$lang" python "$ROOT/recipes/long_texts.py" join "$TEXT/test.$lang" "$TEXT/test.documents"
-    done
+    for lang in "$SRC" "$TGT"; do write "$LONG.$lang" join_documents "$TEXT/test.$lang"; done
 fi
 if [ "$WAY" = long ] && [ -n "${LONG:-}" ] && [ -z "$DRY_RUN" ]; then
-    translate_long "$IMPORTED/model.pt" "$LONGEST" "$SAVE/before.cut"
+    write "$SAVE/before.cut" cape-fairseq translate "$IMPORTED/model.pt" --no-split --max-subwords "$LONGEST" < "$LONG.$SRC"
 fi
 
 # 2. Your text in the model's pieces, with the codes of its languages, by the model's dictionaries.
@@ -163,7 +167,7 @@ if ! is_trained "$SAVE" "$UPDATES"; then
         --finetune-from-model "$IMPORTED/model.pt" "${TRAINING[@]}" --criterion label_smoothed_cross_entropy --seed "$SEED" \
         --lr "$LR" --warmup-updates "$((UPDATES / 10 + 1))" --max-tokens 4096 \
         --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 "${OPTIONS[@]}"
-    mark_trained "$SAVE" "$UPDATES" "$SAVE/test.$TGT" "$SAVE"/{after.*,table.txt}
+    mark_trained "$SAVE" "$UPDATES" "$SAVE/test.$TGT" "$SAVE"/after.*
     run rm -rf "$SAVE/ct2"
 fi
 for file in "dict.$MODEL_SRC.txt" "dict.$MODEL_TGT.txt" "${FILES[@]}"; do
@@ -176,14 +180,10 @@ translate "$SAVE/checkpoint_best.pt" "$SAVE/test.$TGT"
 if [ "$WAY" = ctranslate2 ] && [ ! -e "$SAVE/ct2" ]; then
     quietly "$SAVE/export.log" cape-fairseq export "$SAVE/checkpoint_best.pt" --output "$SAVE/ct2" --max-positions 4096
 fi
-if [ "$WAY" != long ] || [ -n "$DRY_RUN" ]; then exit; fi
-systems=(before sentences "$OUT/imported.$TGT" "$TEXT/test.$TGT" after sentences "$SAVE/test.$TGT" "$TEXT/test.$TGT")
-if [ -n "${LONG:-}" ]; then
-    translate_long "$SAVE/checkpoint_best.pt" one-pass "$SAVE/after.one-pass"
-    translate_long "$SAVE/checkpoint_best.pt" one-by-one "$SAVE/after.one-by-one"
-    systems+=(before "long, cut at $LONGEST tokens" "$SAVE/before.cut" "$LONG.$TGT"
-        after "long, in one pass" "$SAVE/after.one-pass" "$LONG.$TGT" after "long, one by one" "$SAVE/after.one-by-one" "$LONG.$TGT")
+score "sentences, before and after" "$TEXT/test.$TGT" "$OUT/imported.$TGT" "$SAVE/test.$TGT"
+if [ "$WAY" = long ] && [ -n "${LONG:-}" ] && [ -z "$DRY_RUN" ]; then
+    write "$SAVE/after.one-pass" cape-fairseq translate "$SAVE/checkpoint_best.pt" --no-split < "$LONG.$SRC"
+    write "$SAVE/after.one-by-one" cape-fairseq translate "$SAVE/checkpoint_best.pt" < "$LONG.$SRC"
+    score "long texts, before cut at $LONGEST tokens" "$LONG.$TGT" "$SAVE"/{before.cut,after.one-pass,after.one-by-one}
 fi
-write "$SAVE/table.txt" python "$ROOT/recipes/long_texts.py" table "$TGT" "${systems[@]}"
-cat "$SAVE/table.txt"
-echo "model: $SAVE/checkpoint_best.pt"
+[ -n "$DRY_RUN" ] || echo "model: $SAVE/checkpoint_best.pt"

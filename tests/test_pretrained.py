@@ -133,18 +133,11 @@ def call(text, folder, way, out, updates):
 
 
 def check_long_texts(text: Path, out: Path, output: str) -> None:
-    """Check the table of WAY=long, and that its checkpoint translates long texts by itself."""
-    table = [line.split("|")[1:-1] for line in output.splitlines() if line.startswith("|")]
-    kinds = [(row[0].strip(), row[1].split(",")[0].strip()) for row in table[2:]]
-    assert kinds == [
-        ("before", "sentences"),
-        ("after", "sentences"),
-        ("before", "long"),
-        ("after", "long"),
-        ("after", "long"),
-    ]
+    """Check the scores of WAY=long, and that its checkpoint translates long texts by itself."""
+    for name in ("imported.de", "before.cut", "after.one-pass", "after.one-by-one"):
+        assert name in output
     documents = len(set(read(text / "test.documents")))
-    assert [int(row[2]) for row in table[2:]] == [100, 100, documents, documents, documents]
+    assert len(read(out / "documents.en")) == documents
     path = out / "long-rope_cross"
     translator = load(path / "checkpoint_best.pt")
     assert translator.long_text.has(500)
@@ -160,7 +153,7 @@ def test_all_ways_from_an_imported_model(trained, tmp_path):
     assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 95
     tuned = read(tmp_path / "ctranslate2-rope" / "test.de")
     assert len(tuned) == 100
-    assert output.count("BLEU") >= 2
+    assert "BLEU" in output
 
     ctranslate2 = pytest.importorskip("ctranslate2")
     engine = ctranslate2.Translator(str(tmp_path / "ctranslate2-rope" / "ct2"))

@@ -16,7 +16,7 @@ from cape_fairseq.command_line import (
     read_lines,
     write_json,
 )
-from cape_fairseq.evaluation.generated import check_references, read_translations
+from cape_fairseq.evaluation.generated import check_references, join_sentences, read_translations
 from cape_fairseq.evaluation.scores import (
     compare_seeds,
     format_difference,
@@ -29,6 +29,7 @@ from cape_fairseq.evaluation.scores import (
 EXAMPLES = """
   cape-fairseq compare sinpos=sinpos.txt cape=cape.txt
   cape-fairseq compare sinpos=s1.txt,s2.txt,s3.txt cape=c1.txt,c2.txt,c3.txt --json scores.json
+  cape-fairseq compare one-pass=stacks.txt one-by-one=sentences.txt
   cape-fairseq compare --reference test.de documents=whole.de split=split.de --language de
 """
 DIGITS = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}
@@ -81,27 +82,32 @@ def measure(
     """Score systems; means and standard deviations are over seeds, and differences of BLEU are to
     the first system.
 
-    Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``.
+    Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``. Sentences
+    that make up the texts of the first system are joined to them.
     """
     aligned = None if reference is None else Reference.read(reference)
+    whole = []
     systems, references_of, bleus = {}, {}, {}
     for name, paths in files.items():
         seeds, first = [], None
         for path in paths:
             if aligned is None:
                 sentences = read_translations(path)
-                texts = [sentence.detokenized for sentence in sentences]
-                references = [sentence.reference for sentence in sentences]
+                own = [sentence.reference for sentence in sentences]
+                whole = whole or sentences
+                joined = join_sentences(sentences, whole)
+                texts = [text.detokenized for text in joined]
+                references = [text.reference for text in joined]
             else:
                 texts = aligned.read_translation(path)
-                references = aligned.join(aligned.lines)
-            first = first or references
-            check_references(path, references, paths[0], first)
+                own = references = aligned.join(aligned.lines)
+            first = first or own
+            check_references(path, own, paths[0], first)
             seeds.append(score_translations(texts, references, language, tokenize))
-        references_of[name] = first
+        references_of[name] = references
         summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}
         bleus[name] = [seed["bleu"] for seed in seeds]
-        systems[name] = {"seeds": len(seeds), "texts": len(first), **summary}
+        systems[name] = {"seeds": len(seeds), "texts": len(references), **summary}
     base = next(iter(files))
     for name, scores in bleus.items():
         difference = None if name == base else compare_seeds(scores, bleus[base])
@@ -135,7 +141,11 @@ def format_result(result: dict[str, Any]) -> str:
 def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("compare", "Compare the scores of systems in one table.", EXAMPLES)
-    add_files(parser, "outputs of fairseq-generate, one for each seed of a system")
+    add_files(
+        parser,
+        "outputs of fairseq-generate, one for each seed of a system; sentences that make up the "
+        "texts of the first system are joined to them",
+    )
     add_output(parser, "--json", "scores as JSON")
     parser.add_argument(
         "--reference",

@@ -99,6 +99,38 @@ def read_scored(path: Path) -> list[Sentence]:
     return sentences
 
 
+def join_sentences(sentences: list[Sentence], texts: list[Sentence]) -> list[Sentence]:
+    """Join sentences to the texts that they make up; sentences between two texts may be left out.
+    Return the sentences as they are if they do not make up the texts.
+
+    Spaces do not count: Moses puts them around quotes by what stands before.
+    """
+    joined, first = [], 0
+    sources = [sentence.source.replace(" ", "") for sentence in sentences]
+    for text in texts if len(texts) < len(sentences) else []:
+        numbers = find_sentences(sources, first, text.source.replace(" ", ""))
+        members = [sentences[number] for number in numbers]
+        reference = " ".join(member.reference for member in members)
+        if not members or reference.replace(" ", "") != text.reference.replace(" ", ""):
+            return sentences
+        translation = " ".join(member.detokenized for member in members)
+        joined.append(Sentence(text.source, text.reference, detokenized=translation))
+        first = numbers.stop
+    return joined or sentences
+
+
+def find_sentences(sources: list[str], first: int, text: str) -> range:
+    """Return the numbers of the consecutive sources that make up a text, from ``first`` on."""
+    for start in range(first, len(sources)):
+        found, end = "", start
+        while found != text and text.startswith(found) and end < len(sources):
+            found += sources[end]
+            end += 1
+        if found == text:
+            return range(start, end)
+    return range(0)
+
+
 def check_references(name: Any, own: Sequence, other_name: Any, others: Sequence) -> None:
     """Raise UserError if two outputs have other references."""
     if own != others:

@@ -189,7 +189,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--train-length",
         metavar="N|CHECKPOINT",
-        help="tokens of the longest training target, or a checkpoint that knows its data: drawn, "
+        help="tokens of the longest training target, or the checkpoint: drawn, "
         "and compared with the end of the curve",
     )
     args = parser.parse_args(argv)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import utils as fairseq_utils
 from fairseq.data import data_utils
 from fairseq.models import (
     ARCH_MODEL_REGISTRY,
@@ -19,9 +18,10 @@ from torch import Tensor
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
-from cape_fairseq.data.stacking import PAPER_MIN_TOKENS
 from cape_fairseq.models.checkpoint import TRAINING_LENGTH
 from cape_fairseq.models.config import has_documents
+
+LONGEST_STACK = 400  # tokens, by default
 
 
 def load_tensors(path: Path) -> Any:
@@ -114,39 +114,24 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 
 def find_train_length(path: Path) -> int:
     """Return the number of tokens, EOS included, of the longest text that a checkpoint was trained
-    on. Before version 1.2 none is stored: then it is that of the target side of the training data,
-    or the limit of the stacks.
+    on.
 
     Raises:
-        UserError: the data of the training are not there, or were stacks of unknown lengths.
+        UserError: the checkpoint does not store it; those of stock fairseq do not.
     """
-    state = read_checkpoint(path)
+    stored = int(read_checkpoint(path)["model"].get(TRAINING_LENGTH, 0))
+    if not stored:
+        raise UserError(f"{path} does not store the length of its training texts; give a number")
+    return stored
+
+
+def find_longest(path: str) -> int:
+    """Return the tokens of the longest stack to fine-tune a model on: those of its training, or
+    those that it can have, at most 400."""
+    state = read_checkpoint(Path(path))
     stored = int(state["model"].get(TRAINING_LENGTH, 0))
-    if stored:
-        return stored
-    _, task = get_options(state)
-    if hasattr(task, "stack_probability"):  # of the task stacked_translation
-        if task.stack_probability is None and task.stack_max_tokens is None:
-            raise UserError(
-                f"{path} was trained on stacks without --stack-max-tokens; give the number of "
-                "tokens of the longest stack instead"
-            )
-        return (task.stack_max_tokens or PAPER_MIN_TOKENS) + 1  # EOS
-    longest = 0
-    for folder in fairseq_utils.split_paths(str(getattr(task, "data", ""))):
-        source, target = getattr(task, "source_lang", None), getattr(task, "target_lang", None)
-        if not (source and target) and Path(folder).is_dir():
-            source, target = data_utils.infer_language_pair(folder)
-        pairs = [f"{source}-{target}", f"{target}-{source}"]
-        prefixes = [f"{folder}/train.{pair}.{target}" for pair in pairs]
-        found = [data for p in prefixes if (data := data_utils.load_indexed_dataset(p, None))]
-        if not found:
-            raise UserError(
-                f"{path} was trained on {folder}, which has no training data; give the number of "
-                "tokens of the longest training target instead"
-            )
-        longest = max(longest, int(found[0].sizes.max()))
-    return longest
+    limit = stored or int(getattr(get_options(state)[0], "max_source_positions", None) or 1024)
+    return min(limit - 1, LONGEST_STACK)  # without EOS
 
 
 def load_model(

@@ -36,6 +36,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=parse_count, default=5, help="beam size (default: 5)")
     add("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
     add("--no-split", action="store_true", help="each line is a sentence, and stays one")
+    add(
+        "--max-subwords",
+        type=parse_count,
+        metavar="N",
+        help="cut sentences of more subwords (default: 400; not in one pass)",
+    )
     add("--no-context", action="store_true", help="translate sentence by sentence")
     add("--cpu", action="store_true", help="use the CPU where there is a GPU")
     add_long_text_options(parser)
@@ -55,6 +61,7 @@ def main(argv: list[str]) -> None:
         language=args.language,
         cpu=args.cpu,
         sentencepiece=args.sentencepiece,
+        max_subwords=args.max_subwords,
         **{name: getattr(args, name) for name in vars(LongTextOptions())},
     )
     translations = translator.translate(

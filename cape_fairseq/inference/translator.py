@@ -32,6 +32,7 @@ from cape_fairseq.inference.segmentation import (
     index_words,
 )
 from cape_fairseq.inference.sentences import choose_rules, halve, split_sentences
+from cape_fairseq.models.positional_side import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import is_document_model
 
 logger = logging.getLogger(__name__)
@@ -48,8 +49,9 @@ class Translator:
     of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside one of these, one or two models of
     SentencePiece in ``sentencepiece`` or in ``source.spm`` and ``target.spm`` or
     ``sentencepiece.model`` there. ``tokenizer`` is moses by default, and none with SentencePiece.
-    ``language`` has the rules by which paragraphs are split (default: the source language). The
-    other options are those of ``LongTextOptions``.
+    ``language`` has the rules by which paragraphs are split (default: the source language).
+    Sentences of more than ``max_subwords`` are cut (default: 400; not those that a model translates
+    in one pass). The other options are those of ``LongTextOptions``.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Translator:
         language: str | None = None,
         cpu: bool = False,
         sentencepiece: Sequence[str | Path] = (),
+        max_subwords: int | None = None,
         **long_text: Any,
     ) -> None:
         path, long_text = Path(checkpoint), LongTextOptions(**long_text)
@@ -81,9 +84,11 @@ class Translator:
             self.target_bpe = SentencePiece(segmentation.target_model)
         self.set_prefixes(*read_prefixes(folders))
         self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
-        self.max_subwords = min(MAX_SUBWORDS, self.model.models[0].encoder.max_positions())
         self.has_context = is_document_model(self.model.models[0])
         self.long_text = LongText.of(self.model.models[0], long_text)
+        is_in_one_pass = self.long_text is not None and self.long_text.training_length > 0
+        limit = max_subwords or (UNLIMITED if is_in_one_pass else MAX_SUBWORDS)
+        self.max_subwords = min(limit, self.model.models[0].encoder.max_positions())
         if not segmentation.options:
             check_unsegmented(path, self.model.src_dict)
         self.model.eval()
@@ -288,10 +293,8 @@ class Translator:
         return [f"{code} {part}" for part in parts] if code else parts
 
     def cut(self, sentence: str) -> list[str]:
-        """Cut a sentence into parts of at most ``max_subwords`` subwords, unless the model
-        translates it in one pass."""
-        is_uncut = self.long_text is not None and self.long_text.training_length > 0
-        if is_uncut or len(self.segment_source(sentence)) <= self.max_subwords:
+        """Cut a sentence into parts of at most ``max_subwords`` subwords."""
+        if len(self.segment_source(sentence)) <= self.max_subwords:
             return [sentence]
         left, right = halve(sentence)
         return [*self.cut(left), *self.cut(right)]

@@ -9,11 +9,12 @@ import yaml
 
 
 def read_table(path: str | Path) -> dict:
-    """Return the settings of a table, and those of its ``base`` that it does not replace."""
+    """Return the settings of a table, and those of its ``base`` that it does not replace. Its name
+    is that of the file."""
     path = Path(path)
     table = yaml.safe_load(path.read_text())
-    base = table.get("base")
-    return table if base is None else {**read_table(path.parent / base), **table}
+    base = read_table(path.parent / table["base"]) if "base" in table else {}
+    return {**base, "name": path.stem, "out": f"runs/{path.stem}", **table}
 
 
 def read_scores(out: Path, system: str, test: str) -> list[float]:

@@ -9,6 +9,7 @@ from sacrebleu.metrics import BLEU
 from scipy import stats
 
 from cape_fairseq.cli import TOOLS, main
+from cape_fairseq.evaluation.generated import join_sentences, read_translations
 from cape_fairseq.evaluation.position_loss import average_bins, average_windows, build_matrix
 from cape_fairseq.evaluation.scores import (
     compute_kept_ends,
@@ -120,6 +121,23 @@ def test_compare_tokenizes_as_sacrebleu_does_for_the_language(tmp_path, capsys):
     assert main(["compare", f"a={path}", "--tokenize", "char"]) == 0
     assert "tok:char" in capsys.readouterr().out
     assert main(["compare", f"a={path}", "--tokenize", "nothing"]) == 1
+
+
+def test_sentences_that_make_up_the_texts_are_joined_to_them(tmp_path):
+    """Moses puts other spaces around quotes in a text; sentences may lie between two texts."""
+    rows = [(f"S{i} ' .", f"r{i} '.", f"h{i} .", [-1.0]) for i in range(5)]
+    texts = [
+        ("S0 ' . S1 ' .", "r0 '. r1'.", "x", [-1.0]),
+        ("S3 ' .S4 ' .", "r3'. r4'.", "y", [-1.0]),
+    ]
+    alone = read_translations(write_output(tmp_path / "alone", rows))
+    whole = read_translations(write_output(tmp_path / "whole", texts))
+    joined = join_sentences(alone, whole)
+    assert [text.detokenized for text in joined] == ["h0 . h1 .", "h3 . h4 ."]
+    assert [text.reference for text in joined] == [text.reference for text in whole]
+    for other in (rows[:3], [(a, f"{b}?", *rest) for a, b, *rest in rows]):
+        others = read_translations(write_output(tmp_path / "other", other))
+        assert join_sentences(others, whole) == others
 
 
 def test_a_literal_mark_of_subwords_stays(tmp_path, capsys):

@@ -10,7 +10,7 @@ import torch
 
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
-from cape_fairseq.inference.checkpoints import find_train_length
+from cape_fairseq.inference.checkpoints import find_longest, find_train_length
 from cape_fairseq.models.checkpoint import Identity
 from tests.evaluation.support import make_rows, write_output
 from tests.support import build, make_batch
@@ -171,22 +171,15 @@ def test_position_loss_knows_the_longest_training_target(
     lines = (data_bin.parent / "train.de").read_text(encoding="utf-8").splitlines()
     longest = max(len(line.split()) for line in lines) + 1  # EOS
     assert 2 < find_train_length(cape_checkpoint) <= longest
-    stored = torch.load(document_checkpoint, weights_only=True)["model"]
-    assert find_train_length(document_checkpoint) == stored["encoder.training_length"] <= 300
+    state = torch.load(document_checkpoint, weights_only=True)
+    stored = int(state["model"]["encoder.training_length"])
+    assert find_train_length(document_checkpoint) == stored <= 300
+    assert find_longest(str(document_checkpoint)) == stored - 1
     output = write_output(tmp_path / "out", make_rows(1), True)
     arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
-    moved, stacked = tmp_path / "moved.pt", tmp_path / "stacked.pt"
-    for checkpoint, path, change in (
-        (cape_checkpoint, moved, {"data": str(tmp_path)}),
-        (document_checkpoint, stacked, {"stack_probability": None}),  # stacks of --stack-min-tokens
-    ):
-        state = torch.load(checkpoint, weights_only=True)
-        del state["model"]["encoder.training_length"]  # as before version 1.2
-        state["cfg"]["task"].update(change)
-        torch.save(state, path)
-        assert main(["position-loss", *arguments, str(path)]) == 1
-        assert str(path) in capsys.readouterr().err
-    state["cfg"]["task"]["stack_max_tokens"] = 160
-    torch.save(state, stacked)
-    assert find_train_length(stacked) == 161  # EOS
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0
+    del state["model"]["encoder.training_length"]  # as of stock fairseq
+    torch.save(state, tmp_path / "stock.pt")
+    assert find_longest(str(tmp_path / "stock.pt")) == 400
+    assert main(["position-loss", *arguments, str(tmp_path / "stock.pt")]) == 1
+    assert str(tmp_path / "stock.pt") in capsys.readouterr().err

@@ -2,11 +2,12 @@
 
 import shlex
 import sys
+from pathlib import Path
 
+from cape_fairseq.evaluation.compare import format_result, measure
 from tests.evaluation.support import make_rows, write_output
-from tests.recipes.support import PATH, RECIPES, call
+from tests.recipes.support import PATH, PROGRAMS, RECIPES, call, replace_programs
 from tests.recipes.test_recipes import run_recipe
-from tests.support import run
 
 
 def list_commands(output, program):
@@ -45,25 +46,39 @@ def test_an_encoding_of_your_own_is_known(tmp_path):
     assert "did you mean rope_only_cross_transformer_tiny" in result.stderr
 
 
+GENERATE = """for word; do
+    case $word in */checkpoint_last.pt) run=${word%/*} ;; --score-reference) kind=.loss ;; esac
+done
+cat "$PREPARED/$(basename "${run%/*}").${run##*/}$kind" """
+TRAINING = """echo "valid on 'valid' subset | loss 4 | nll_loss 2.0 | ppl 4 | num_updates 40 | x"
+"""
+
+
 def test_the_report_has_scores_losses_and_curves(tmp_path):
     for name, seeds in {"sinpos": (1, 2, 3), "cape": (4, 5, 6)}.items():
         for number, seed in enumerate(seeds, 1):
-            folder = tmp_path / name / str(number)
-            folder.mkdir(parents=True)
-            write_output(folder / "sentences.txt", make_rows(seed))
-            write_output(folder / "sentences.loss.txt", make_rows(seed), True)
-            (folder / "trained").write_text("40\n")
-            (folder / "seconds").write_text("at least 7\n" if seed == 1 else f"{seed}0\n")
-            line = "valid on 'valid' subset | loss 4 | nll_loss 2.0 | ppl 4 | num_updates 40 | x"
-            (folder / "train.log").write_text(f"{line}\n")
-    options = ["--systems", "sinpos", "cape", "--seeds", 1, 2, 3, "--language", "de"]
-    script = RECIPES / "compare_report.py"
-    run(sys.executable, script, tmp_path, *options, "--longest", 0)
-    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+            write_output(tmp_path / f"{name}.{number}", make_rows(seed))
+            write_output(tmp_path / f"{name}.{number}.loss", make_rows(seed), True)
+    for split in ("train", "valid", "test"):
+        for lang in ("en", "de"):
+            (tmp_path / f"{split}.{lang}").write_text("a\n")
+    tool = Path(sys.executable).parent / "cape-fairseq"
+    scripts = {"fairseq-generate": GENERATE, "cape-fairseq": f'exec {tool} "$@"'}
+    scripts["fairseq-train"] = TRAINING + PROGRAMS["fairseq-train"]
+    path = replace_programs(tmp_path / "bin", **scripts)
+    variables = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out", "PREPARED": str(tmp_path)}
+    variables |= {"ENCODINGS": "sinpos; cape", "SEEDS": "1 2 3", "UPDATES": "40"}
+    result = run_recipe("compare", path, **variables)
+    assert result.returncode == 0, result.stderr
+    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert report in result.stdout
     assert "too few seeds" not in report
-    assert "Seeds: 1, 2, 3." in report
-    assert "| cape   | 40      | 50 ± 10 " in report
-    assert "| sinpos | 40      | 25 ± 7 " in report  # the interrupted training is left out
-    for figure in ("loss_by_position.png", "learning_curves.png"):
+    files = {
+        name: [tmp_path / "out" / name / seed / "sentences.txt" for seed in "123"]
+        for name in ("sinpos", "cape")
+    }
+    assert format_result(measure(files, language="de")) in report
+    assert "- cape: 40 updates" in report
+    for figure in ("loss.sentences.png", "learning_curves.png"):
         assert figure in report
-        assert (tmp_path / figure).stat().st_size > 1000
+        assert (tmp_path / "out" / figure).stat().st_size > 1000

@@ -50,7 +50,7 @@ def test_commands_of_the_tables_are_those_of_shell_fairseq_and_tools():
     for table, config in TABLES.items():
         decoding = ["data", *shlex.split(config["decoding"])]
         options.parse_args_and_arch(options.get_generation_parser(), decoding)
-        script = "\n".join(config.get(key, "") for key in ("prepare", "derive", "figures"))
+        script = "\n".join(config.get(key, "") for key in ("prepare", "derive", "table", "figures"))
         run("bash", "-n", "-c", script)
         for tool in re.findall(r"cape-fairseq ([a-z-]+)", script):
             assert tool in TOOLS, table
