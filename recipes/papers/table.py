@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from cape_fairseq.command_line import format_table, plot_axes
+
 
 def read_table(path: str | Path) -> dict:
     """Return the settings of a table, and those of its ``base`` that it does not replace. Its name
@@ -31,9 +33,9 @@ def format_published(score: float | str | None) -> str:
 
 def format_scores(scores: list[float]) -> str:
     """Format mean and standard deviation over seeds."""
-    if len(scores) < 2:
-        return f"{scores[0]:.2f}" if scores else "not run"
-    return f"{statistics.fmean(scores):.2f} ± {statistics.stdev(scores):.2f}"
+    from cape_fairseq.evaluation.scores import format_summary, summarize_seeds
+
+    return format_summary(summarize_seeds(scores), 2) if scores else "not run"
 
 
 def average_tests(scores: list[list[float]]) -> list[float]:
@@ -93,15 +95,13 @@ def main() -> None:
     head.append("seeds")
     if "speed" in config:
         head += ["speed published", "speed ours"]
-    print(f"# {config['title']} ({config['score']} BLEU)\n")
-    print(f"| {' | '.join(head)} |")
-    print("| --- " * len(head) + "|")
-    systems = list(config["systems"])
+    systems, rows = list(config["systems"]), []
     for name in systems:
-        cells = [name, *build_score_cells(config, out, name)]
+        cells = build_score_cells(config, out, name)
         if "speed" in config:
             cells += build_speed_cells(out, systems, name, config["speed"])
-        print(f"| {' | '.join(cells)} |")
+        rows.append([name, *cells])
+    print(f"# {config['title']} ({config['score']} BLEU)\n\n{format_table(head, rows)}")
     if "source_scale" in config:
         counted = find_counted_scale(out)
         print(f"\nSource scale: published {config['source_scale']}, counted {counted}")
@@ -111,17 +111,13 @@ def main() -> None:
 
 def plot(config: dict, tests: dict, out: Path) -> None:
     """Plot the scores over the test sets to OUT/NAME.png."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    axes = figure.subplots()
-    for name in config["systems"]:
-        scores = [read_scores(out, name, test) for test in tests]
-        if all(scores):
-            axes.plot([statistics.fmean(s) for s in scores], marker="o", label=name)
-    axes.set(xticks=range(len(scores)), xticklabels=tests.values(), title=config["plot"])
-    axes.legend()
-    figure.savefig(out / f"{config['name']}.png")
+    with plot_axes(out / f"{config['name']}.png", config["plot"], "BLEU") as axes:
+        for name in config["systems"]:
+            scores = [read_scores(out, name, test) for test in tests]
+            if all(scores):
+                axes.plot(
+                    list(tests.values()), list(map(statistics.fmean, scores)), "o-", label=name
+                )
 
 
 if __name__ == "__main__":
