@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
+from fairseq.data import LanguagePairDataset
+from fairseq.data.data_utils import batch_by_size
+from fairseq.sequence_scorer import SequenceScorer
+from fairseq.utils import apply_to_sample
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from cape_fairseq.data.separator import Separator
 
-MAX_TOKENS = 4000  # of a batch, with padding
+MAX_TOKENS = 2000  # of a side of a batch, with padding
 SAMPLES = 1000  # of the bootstrap
 
 
@@ -38,49 +41,25 @@ def find_reach(model: nn.Module) -> int:
 
 def score_last_sentences(model: nn.Module, texts: Sequence[Text]) -> list[np.ndarray]:
     """Return the log-probabilities (nats) of the tokens of each text's last target sentence, that
-    of EOS last."""
-    separator = Separator(model.decoder.dictionary)
+    of EOS last, by fairseq's scorer."""
+    dictionary, device = model.decoder.dictionary, next(model.parameters()).device
+    separator, scorer = Separator(dictionary), SequenceScorer(dictionary)
     sources = [separator.join(text.source) for text in texts]
     targets = [separator.join(text.target) for text in texts]
-    lengths = [len(s) + len(t) for s, t in zip(sources, targets, strict=True)]
-    order = sorted(range(len(texts)), key=lambda i: lengths[i])
+    sizes = [list(map(len, side)) for side in (sources, targets)]
+    data = LanguagePairDataset(sources, sizes[0], dictionary, targets, sizes[1], dictionary)
+    limit = max(MAX_TOKENS, *map(max, sizes))
     scores: list[np.ndarray] = [np.zeros(0)] * len(texts)
     with tqdm(total=len(texts), desc="scoring", delay=5) as progress:
-        for batch in split_batches(order, lengths):
-            found = score_batch(model, [sources[i] for i in batch], [targets[i] for i in batch])
-            for i, values in zip(batch, found, strict=True):
-                scores[i] = values[-len(texts[i].target[-1]) :]
+        for batch in batch_by_size(data.ordered_indices(), data.num_tokens, max_tokens=limit):
+            sample = data.collater([data[number] for number in batch])
+            sample = apply_to_sample(lambda tensor: tensor.to(device), sample)
+            found = scorer.generate([model], sample)
+            for number, (hypothesis,) in zip(sample["id"].tolist(), found, strict=True):
+                last = len(texts[number].target[-1])
+                scores[number] = hypothesis["positional_scores"][-last:].float().cpu().numpy()
             progress.update(len(batch))
     return scores
-
-
-def split_batches(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
-    """Split numbers, ordered by length, into batches of at most MAX_TOKENS with padding."""
-    batches: list[list[int]] = []
-    for number in order:
-        if not batches or (len(batches[-1]) + 1) * lengths[number] > MAX_TOKENS:
-            batches.append([])
-        batches[-1].append(number)
-    return batches
-
-
-@torch.no_grad()
-def score_batch(
-    model: nn.Module, sources: Sequence[Tensor], targets: Sequence[Tensor]
-) -> list[np.ndarray]:
-    """Return the log-probabilities of all target tokens of a batch. A separator counts as EOS."""
-    dictionary, device = model.decoder.dictionary, next(model.parameters()).device
-    pad, eos = dictionary.pad(), dictionary.eos()
-    source = nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=pad)
-    target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=pad)
-    first = target.new_full((len(target), 1), eos)
-    previous = torch.cat([first, target[:, :-1]], dim=1)
-    lengths = (source != pad).sum(1)
-    output = model(source.to(device), lengths.to(device), previous.to(device))
-    scores = model.get_normalized_probs(output, log_probs=True).float().cpu()
-    labels = Separator(dictionary).replace_by_eos(target).unsqueeze(2)
-    values = scores.gather(2, labels).squeeze(2)
-    return [row[: len(t)].numpy() for row, t in zip(values, targets, strict=True)]
 
 
 def bootstrap_interval(values: Sequence[float]) -> float:

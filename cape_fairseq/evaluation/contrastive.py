@@ -20,7 +20,6 @@ from cape_fairseq.evaluation.context import (
 )
 from cape_fairseq.inference.segmentation import add_segmentation_options, choose_cleaning
 from cape_fairseq.inference.translator import Translator
-from cape_fairseq.models.token_windows import follows_alignment
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +130,6 @@ def measure(
     sees).
     """
     model = translator.model.models[0]
-    if follows_alignment(model):
-        raise UserError("a model with --alignment-gain scores step by step; take it away")
     reach = find_reach(model)
     if context is not None and not 0 <= context <= reach:
         raise UserError(

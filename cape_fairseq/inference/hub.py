@@ -1,10 +1,12 @@
 """fairseq's hub interface with the search of documents."""
 
 from argparse import Namespace
-from pathlib import Path
 
-from fairseq import hub_utils
 from fairseq.data import encoders
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.hub_utils import GeneratorHubInterface
+from fairseq.tasks.translation import TranslationTask
+from torch import nn
 
 from cape_fairseq.command_line import UserError
 from cape_fairseq.inference.segmentation import Segmentation, SentencePiece
@@ -17,56 +19,30 @@ MAX_TOKENS = 50_000  # source tokens of a batch of the encoder
 SEARCH_TOKENS = 4_000
 
 
-def load_hub(
-    path: Path,
-    data: Path,
-    languages: dict[str, str],
-    tokenizer: str | None,
-    segmentation: Segmentation,
-) -> hub_utils.GeneratorHubInterface:
-    """Load a checkpoint into fairseq's hub interface, with the search of documents.
+def build_hub(
+    model: nn.Module, task: TranslationTask, tokenizer: str | None, segmentation: Segmentation
+) -> GeneratorHubInterface:
+    """Build fairseq's hub interface of a model with the task of documents.
 
     Raises:
-        UserError: the tokenizer is not installed, or checkpoint and dictionaries do not fit.
+        UserError: the tokenizer is not installed.
     """
-    try:
-        return build_hub(path, data, languages, tokenizer, segmentation)
-    except ImportError as error:
-        raise UserError(f"--tokenizer {tokenizer}: {error}") from None
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} and the dictionaries in {data}: {reason}") from None
-
-
-def build_hub(
-    path: Path,
-    data: Path,
-    languages: dict[str, str],
-    tokenizer: str | None,
-    segmentation: Segmentation,
-) -> hub_utils.GeneratorHubInterface:
-    """Build fairseq's hub interface of a checkpoint with the task of documents."""
-    loaded = hub_utils.from_pretrained(
-        str(path.parent.resolve()),
-        path.name,
-        str(data.resolve()),
-        tokenizer=tokenizer,
-        task="translation",
-        **languages,
-        **segmentation.options,
-    )
+    languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
     config = StackedTranslationConfig(
         max_tokens=SEARCH_TOKENS,
         max_source_positions=UNLIMITED,
         max_target_positions=UNLIMITED,
         **languages,
     )
-    dictionaries = loaded["task"].source_dictionary, loaded["task"].target_dictionary
-    task = StackedTranslationTask(config, *dictionaries)
-    hub = hub_utils.GeneratorHubInterface(loaded["args"], task, loaded["models"])
-    # fairseq prefers files of its own names beside the checkpoint.
-    if segmentation.uses_sentencepiece:
+    task = StackedTranslationTask(config, task.source_dictionary, task.target_dictionary)
+    options = Namespace(task="translation", tokenizer=tokenizer, **languages)
+    try:
+        hub = GeneratorHubInterface(convert_namespace_to_omegaconf(options), task, [model])
+    except ImportError as error:
+        raise UserError(f"--tokenizer {tokenizer}: {error}") from None
+    if segmentation.source_model is not None:
         hub.bpe = SentencePiece(segmentation.source_model)
-    elif segmentation.options:
-        hub.bpe = encoders.build_bpe(Namespace(**segmentation.options))
+    elif segmentation.codes is not None:
+        codes = {"bpe_codes": segmentation.codes, "bpe_separator": "@@"}
+        hub.bpe = encoders.build_bpe(Namespace(bpe="subword_nmt", **codes))
     return hub

@@ -60,9 +60,9 @@ class SentencePiece:
 
 
 class Segmentation(NamedTuple):
-    """Subword segmentation: fairseq's options, and SentencePiece's models of both sides."""
+    """Subword segmentation: codes of subword-nmt, or SentencePiece's models of both sides."""
 
-    options: dict[str, str]
+    codes: str | None = None
     source_model: str | None = None
     target_model: str | None = None
 
@@ -143,7 +143,7 @@ def find_segmentation(
         return find_sentencepiece(given)
     files = find_files(folders)
     if not files:
-        return Segmentation({})
+        return Segmentation()
     return find_codes(files[0]) if files[0].name == CODES else find_sentencepiece(files)
 
 
@@ -172,8 +172,7 @@ def find_sentencepiece(models: list[Path]) -> Segmentation:
             sentencepiece.SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError):
             raise UserError(f"{path} is not a model of SentencePiece") from None
-    options = {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}
-    return Segmentation(options, str(models[0]), str(models[-1]))
+    return Segmentation(None, str(models[0]), str(models[-1]))
 
 
 def find_codes(codes: Path) -> Segmentation:
@@ -190,7 +189,7 @@ def find_codes(codes: Path) -> Segmentation:
             f"({'a vocabulary does not work' if is_vocabulary else f'see code {wrong}'}); give the "
             "output of subword-nmt learn-bpe or learn-joint-bpe-and-vocab"
         )
-    return Segmentation({"bpe": "subword_nmt", "bpe_codes": str(codes)})
+    return Segmentation(str(codes))
 
 
 def copy_segmentation(folders: Sequence[Path], output: Path) -> list[Path]:

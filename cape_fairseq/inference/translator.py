@@ -15,15 +15,11 @@ from cape_fairseq.command_line import UserError
 from cape_fairseq.data.languages import find_joiner
 from cape_fairseq.data.prefixes import index_prefix, read_prefixes
 from cape_fairseq.data.separator import Separator
-from cape_fairseq.inference.checkpoints import (
-    check_architecture,
-    find_data,
-    get_options,
-    read_checkpoint,
-)
-from cape_fairseq.inference.hub import MAX_TOKENS, SEARCH_TOKENS, load_hub
+from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.inference.hub import MAX_TOKENS, SEARCH_TOKENS, build_hub
 from cape_fairseq.inference.long_text import LongText, LongTextOptions
 from cape_fairseq.inference.segmentation import (
+    Segmentation,
     SentencePiece,
     build_target_tokenizer,
     check_unsegmented,
@@ -67,30 +63,28 @@ class Translator:
         **long_text: Any,
     ) -> None:
         path, long_text = Path(checkpoint), LongTextOptions(**long_text)
-        options, task = get_options(read_checkpoint(path))
-        check_architecture(path, options)
-        folder, source_lang, target_lang = find_data(path, data, task)
-        self.language = choose_rules(language or source_lang)
-        self.joiner = find_joiner(target_lang)
+        model, task = load_model(path, data)
+        self.language = choose_rules(language or task.cfg.source_lang)
+        self.joiner = find_joiner(task.cfg.target_lang)
         self.clean = choose_cleaning(tokenizer)
-        folders = (path.parent, folder)
+        folders = (path.parent, Path(task.cfg.data))
         segmentation = find_segmentation(folders, bpe_codes, sentencepiece)
+        if segmentation == Segmentation():
+            check_unsegmented(path, task.source_dictionary)
         if tokenizer is None and not segmentation.uses_sentencepiece:
             tokenizer = "moses"
-        languages = {"source_lang": source_lang, "target_lang": target_lang}
-        self.model = load_hub(path, folder, languages, tokenizer, segmentation)
+        self.model = build_hub(model, task, tokenizer, segmentation)
         self.uses_sentencepiece, self.target_bpe = segmentation.uses_sentencepiece, self.model.bpe
         if self.uses_sentencepiece:
             self.target_bpe = SentencePiece(segmentation.target_model)
         self.set_prefixes(*read_prefixes(folders))
+        target_lang = task.cfg.target_lang
         self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
-        self.has_context = is_document_model(self.model.models[0])
-        self.long_text = LongText.of(self.model.models[0], long_text)
+        self.has_context = is_document_model(model)
+        self.long_text = LongText.of(model, long_text)
         is_in_one_pass = self.long_text is not None and self.long_text.training_length > 0
         limit = max_subwords or (UNLIMITED if is_in_one_pass else MAX_SUBWORDS)
-        self.max_subwords = min(limit, self.model.models[0].encoder.max_positions())
-        if not segmentation.options:
-            check_unsegmented(path, self.model.src_dict)
+        self.max_subwords = min(limit, model.encoder.max_positions())
         self.model.eval()
         if torch.cuda.is_available() and not cpu:
             self.model.cuda()

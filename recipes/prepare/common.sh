@@ -15,6 +15,13 @@ fetch() {  # fetch URL: download to ARCHIVES, and continue a download that was c
     curl --fail --location --retry 3 --continue-at - --output "$file.part" "$1" && mv "$file.part" "$file"
 }
 
+extract_package() {  # extract_package NAME: the files of a Debian package in OUT/NAME
+    compgen -G "$ARCHIVES/$1_*.deb" > /dev/null || (cd "$ARCHIVES" && apt-get download "$1")
+    if [ -e "$OUT/$1" ]; then return; fi
+    dpkg-deb --extract "$ARCHIVES/$1"_*.deb "$OUT/$1.part"
+    mv "$OUT/$1.part" "$OUT/$1"
+}
+
 unpack() {  # unpack ARCHIVE MEMBER: print a member of a tar archive, gunzipped if it ends in .gz
     if [ "${2%.gz}" = "$2" ]; then
         tar -xOf "$ARCHIVES/$1" "$2" | repair_breaks

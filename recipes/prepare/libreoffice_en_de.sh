@@ -9,13 +9,8 @@ set -euo pipefail
 NAME=libreoffice_en_de SRC=en TGT=de
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-for package in libreoffice-help-en-us libreoffice-help-de; do
-    compgen -G "$ARCHIVES/${package}_*.deb" > /dev/null || (cd "$ARCHIVES" && apt-get download "$package")
-    if [ ! -e "$OUT/$package" ]; then
-        dpkg-deb --extract "$ARCHIVES/$package"_*.deb "$OUT/$package.part"
-        mv "$OUT/$package.part" "$OUT/$package"
-    fi
-done
+extract_package libreoffice-help-en-us
+extract_package libreoffice-help-de
 
 # One page in 50 is held out: for the test set if it has at least 60 lines, else for validation.
 [ -e "$OUT/raw/done" ] || python - "$OUT" <<'PYTHON'

@@ -12,14 +12,7 @@ TGT=${TGT:-de}
 NAME=wesnoth_en_$TGT SRC=en
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-for campaign in httt ei dm trow nr low l did dw sof sota sotbe thot tsg ttb; do
-    package=wesnoth-1.16-$campaign
-    compgen -G "$ARCHIVES/${package}_*.deb" > /dev/null || (cd "$ARCHIVES" && apt-get download "$package")
-    if [ ! -e "$OUT/$package" ]; then
-        dpkg-deb --extract "$ARCHIVES/$package"_*.deb "$OUT/$package.part"
-        mv "$OUT/$package.part" "$OUT/$package"
-    fi
-done
+for campaign in httt ei dm trow nr low l did dw sof sota sotbe thot tsg ttb; do extract_package "wesnoth-1.16-$campaign"; done
 
 [ -e "$OUT/raw/done" ] || python - "$OUT" "$TGT" <<'PYTHON'
 import gettext
