@@ -91,12 +91,12 @@ def describe_option(item: Field) -> str:
 
 def describe_shared_options() -> str:
     """Describe the options of all encodings and of stacks, which fairseq's --help leaves out."""
-    from cape_fairseq.models.config import ModelOptions, PositionOptions
+    from cape_fairseq.models.config import ModelOptions, PositionOptions, WindowOptions
     from cape_fairseq.options import list_fields
     from cape_fairseq.positions.randpos import RandposConfig
     from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig
 
-    shared = list_fields(PositionOptions, RandposConfig, ModelOptions)
+    shared = list_fields(PositionOptions, RandposConfig, WindowOptions, ModelOptions)
     task = list_fields(StackedTranslationConfig)
     stacks = [i for i in task if i.name.startswith("stack_") and i.name != "stack_bpe"]
     lines = ["options of all encodings:", *map(describe_option, shared)]

@@ -89,7 +89,7 @@ class RoPECross(RoPE):
     """RoPE in cross-attention, too, between scaled source positions and target positions.
 
     Measured (docs/compare.md): it learns in at most as many updates as encodings of self-attention,
-    and on synthetic text keeps more of its quality beyond the training length; not on real text.
+    and keeps its quality beyond the training length with windows of tokens and alignment.
     """
 
     description = "RoPE in self-attention and cross-attention"
