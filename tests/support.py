@@ -6,6 +6,7 @@ import io
 import logging
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -112,6 +113,12 @@ def make_batch(lengths: list[int], left: bool = False, seed: int = 0, begin: boo
     return tokens
 
 
+def make_sample(source: torch.Tensor, previous: torch.Tensor, target: torch.Tensor) -> dict:
+    """A batch as fairseq's criterions get it."""
+    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": previous}
+    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+
+
 def run(*command, check: bool = True, gpu: bool = False, **options) -> subprocess.CompletedProcess:
     """Run a command with one thread, and without a GPU by default."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -126,24 +133,14 @@ def run(*command, check: bool = True, gpu: bool = False, **options) -> subproces
 def run_forked(count: int, function: Callable[[int], str]) -> list[str]:
     """Call a function in as many processes side by side, which import nothing again; return what
     each returned, by its number."""
-    context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe(duplex=False) for _ in range(count)]
+    with multiprocessing.get_context("fork").Manager() as manager:
+        found = manager.dict()
 
-    def call(number: int) -> None:
-        pipes[number][1].send(function(number))
+        def call(number: int) -> None:
+            found[number] = function(number)
 
-    processes = [context.Process(target=call, args=(number,)) for number in range(count)]
-    for process in processes:
-        process.start()
-    found = []
-    for process, (receive, send) in zip(processes, pipes, strict=True):
-        send.close()  # so that a process that fails ends the wait
-        try:
-            found.append(receive.recv())
-        except EOFError:
-            raise AssertionError("a process failed") from None
-        process.join()
-    return found
+        torch.multiprocessing.start_processes(call, nprocs=count, start_method="fork")
+        return [found[number] for number in range(count)]
 
 
 def start_forked(function: Callable[[], None]) -> tuple[int, TextIO]:
@@ -245,3 +242,14 @@ def train(
 ) -> str:
     """Train a very small model; return what fairseq-train printed."""
     return fairseq("train", *train_options(data, save, arch, updates), *more, **options)
+
+
+def train_in_two(data: Path, save: Path, *more, arch: str, updates: int) -> list[str]:
+    """Train in two processes, which use the CPU; return what each printed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = ["--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}"]
+    common += ["--distributed-world-size", 2, "--distributed-backend", "gloo", *more]
+    options = [*train_options(data, save, arch, updates), *common, "--distributed-rank"]
+    return run_forked(2, lambda rank: fairseq("train", *options, rank))

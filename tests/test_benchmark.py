@@ -38,10 +38,3 @@ def test_a_step_in_half_precision(benchmark):
 def test_memory_is_that_of_a_process_of_its_own(benchmark):
     found = json.loads(benchmark("memory", "--systems", "cape", "--dtype", "bfloat16"))
     assert float(found["MiB"]) > 50
-
-
-def test_a_missing_gpu_is_an_error(benchmark, capsys, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(SystemExit):
-        benchmark("step", "--device", "cuda")
-    assert "GPU" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cape_fairseq.criterions import chunked
 from cape_fairseq.criterions.chunked import chunked_loss
-from tests.support import PAD, SmallTask, build, make_batch
+from tests.support import SmallTask, build, make_batch, make_sample
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 100])
@@ -72,17 +72,7 @@ def test_without_gradients_only_the_scores_are_computed():
 @pytest.mark.parametrize("sentence_avg", [False, True])
 def test_the_criterion_equals_fairseqs_on_a_batch(sentence_avg):
     task = SmallTask()
-    task.target_dictionary = SmallTask().target_dictionary
-    target = make_batch([6, 3])
-    sample = {
-        "net_input": {
-            "src_tokens": make_batch([5, 4]),
-            "src_lengths": None,
-            "prev_output_tokens": make_batch([6, 3], begin=True),
-        },
-        "target": target,
-        "ntokens": int(target.ne(PAD).sum()),
-    }
+    sample = make_sample(make_batch([5, 4]), make_batch([6, 3], begin=True), make_batch([6, 3]))
     found = []
     for criterion in (
         LabelSmoothedCrossEntropyCriterion(task, sentence_avg, 0.1, 1, True),
@@ -112,16 +102,10 @@ def test_half_precision_is_close():
 @pytest.mark.parametrize("layerdrop", [0.0, 0.5])
 def test_ddp_that_looks_for_unused_parameters_trains(layerdrop):
     """A separate output projection is used outside of the model's forward pass."""
-    task, target = SmallTask(), make_batch([6, 3])
-    net_input = {
-        "src_tokens": make_batch([5, 4]),
-        "src_lengths": None,
-        "prev_output_tokens": make_batch([6, 3], begin=True),
-    }
-    sample = {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+    sample = make_sample(make_batch([5, 4]), make_batch([6, 3], begin=True), make_batch([6, 3]))
     model = build("sinpos", share_if_joined=False, encoder_layerdrop=layerdrop).train()
     assert model.decoder.output_projection.weight is not model.decoder.embed_tokens.weight
-    criterion = chunked.LabelSmoothedCrossEntropyCriterion(task, False, 0.1)
+    criterion = chunked.LabelSmoothedCrossEntropyCriterion(SmallTask(), False, 0.1)
     expected = build("sinpos", share_if_joined=False)
     criterion(expected, sample)[0].backward()
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)

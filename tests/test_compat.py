@@ -1,5 +1,6 @@
 """Repairs of fairseq and fairseq's less-travelled options, by its commands."""
 
+import contextlib
 import re
 import sys
 from argparse import Namespace
@@ -11,7 +12,7 @@ from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.models import build_model
 
-from cape_fairseq import cli, compat
+from cape_fairseq import compat
 from cape_fairseq.compat import reject_other_task
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from tests.support import (
@@ -129,19 +130,6 @@ def test_a_script_of_the_user_is_left_alone(tmp_path, monkeypatch):
     assert not hasattr(script, "main")
 
 
-def test_average_takes_the_last_of_one_kind(tmp_path, capsys):
-    """A folder with two epochs and one update, as recipes/train.sh leaves it."""
-    values = {"checkpoint1.pt": 1.0, "checkpoint2.pt": 3.0, "checkpoint_2_9.pt": 9.0}
-    for name, value in values.items():
-        state = {"args": Namespace(arch="x"), "model": {"w": torch.tensor(value)}}
-        torch.save(state, tmp_path / name)
-    output = str(tmp_path / "mean.pt")
-    assert cli.main(["average", str(tmp_path), "--last", "2", "--output", output]) == 0
-    assert "checkpoint1.pt, checkpoint2.pt" in capsys.readouterr().out
-    assert torch.load(output, weights_only=True)["model"]["w"] == 2
-    assert cli.main(["average", str(tmp_path), "--last", "3", "--output", output]) == 1
-
-
 @pytest.mark.parametrize("more", [(), ("--score-reference",)])
 def test_alignments_are_printed(data_bin, cape_checkpoint, more):
     """A source token for each target token."""
@@ -169,14 +157,6 @@ def test_validation_of_stacks_is_an_error_that_names_what_works(data_bin, cape_c
     assert "fairseq-generate" in output.strip().splitlines()[-1]
 
 
-def test_validation_of_another_task_names_the_checkpoints(data_bin, document_checkpoint):
-    options = ("--path", document_checkpoint, "--cpu", "--batch-size", 8)
-    output = fairseq("validate", data_bin, *options, "--task", "translation", check=False)
-    last = output.strip().splitlines()[-1]
-    assert "--task stacked_translation" in last
-    assert "fairseq-generate" not in last
-
-
 def test_a_checkpoint_of_a_task_without_a_dataclass_is_validated(tmp_path):
     task = "translation_multi_simple_epoch"
     arguments = ["data", "--task", task, "--arch", "transformer", "--lang-pairs", "en-de"]
@@ -189,33 +169,27 @@ def test_a_checkpoint_of_a_task_without_a_dataclass_is_validated(tmp_path):
         validate(cfg, Namespace(task="translation"))
 
 
-class TestDictionaries:
-    def build(self, words):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [("abcdef", None), ("abdcef", r"10 words.*10.*order"), ("abcde", r"9 words.*10")],
+)
+def test_a_checkpoint_needs_its_dictionary(words, message):
+    """Frequencies do not count."""
+    models = []
+    for symbols in ("abcdefa", words):
         task = SmallTask()
         task.source_dictionary = task.target_dictionary = Dictionary()
-        for word in words:
-            task.source_dictionary.add_symbol(word)
-        return build_model(Namespace(arch=ARCH, **SMALL), task)
-
-    def test_another_order_is_an_error(self):
-        parent, model = self.build("abcdef"), self.build("abdcef")
-        with pytest.raises(ValueError, match=r"10 words.*10.*order"):
-            model.load_state_dict(parent.state_dict(), strict=True)
-
-    def test_another_size_is_an_error(self):
-        parent, model = self.build("abcdef"), self.build("abcde")
-        with pytest.raises(ValueError, match=r"9 words.*10"):
-            model.load_state_dict(parent.state_dict(), strict=True)
-
-    def test_frequencies_do_not_count(self):
-        parent, model = self.build("abcdefa"), self.build("abcdef")
+        for symbol in symbols:
+            task.source_dictionary.add_symbol(symbol)
+        models.append(build_model(Namespace(arch=ARCH, **SMALL), task))
+    parent, model = models
+    with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
         model.load_state_dict(parent.state_dict(), strict=True)
 
 
-class TestResumeInsideAnEpoch:
-    def test_a_task_without_a_dataclass_resumes(self, data_bin, tmp_path):
-        languages = ("--langs", "en,de", "--lang-pairs", "en-de")
-        task = ("--task", "translation_multi_simple_epoch", *languages, "--batch-size", 8)
-        for updates in (3, 5):
-            output = train(data_bin, tmp_path, *task, arch=ARCH, updates=updates)
-        assert "done training" in output
+def test_a_task_without_a_dataclass_resumes_inside_of_an_epoch(data_bin, tmp_path):
+    languages = ("--langs", "en,de", "--lang-pairs", "en-de")
+    task = ("--task", "translation_multi_simple_epoch", *languages, "--batch-size", 8)
+    for updates in (3, 5):
+        output = train(data_bin, tmp_path, *task, arch=ARCH, updates=updates)
+    assert "done training" in output

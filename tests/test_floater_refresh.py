@@ -1,19 +1,16 @@
 """``--floater-refresh``: the dynamics stand still between refreshes, whatever the optimizer."""
 
-import socket
-from argparse import Namespace
-
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import FP16Optimizer
-from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
-from omegaconf import DictConfig, OmegaConf
+from fairseq.optim.adam import FairseqAdam
 from torch.nn.parallel import DistributedDataParallel
 
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.optim.hold import hold_parameters
-from cape_fairseq.positions.layout import find_layout
-from tests.support import PAD, build, fairseq, make_batch, run_forked, train, train_options
+from tests.support import PAD, build, make_batch, train, train_in_two
 from tests.test_training import read_losses
 
 ARCH = "floater_transformer_tiny"
@@ -50,29 +47,13 @@ def test_dynamics_and_moments_keep_their_bits_until_the_next_refresh(data_bin, t
     assert len(found[1]) == 2 * 5 * 3
 
 
-def make_adam() -> DictConfig:
-    cfg = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], weight_decay=0.1, tpu=False))
-    cfg._name = "adam"
-    return cfg
-
-
-def make_cfg() -> Namespace:
-    common = Namespace(
-        bf16=False,
-        fp16_scale_window=None,
-        fp16_init_scale=4,
-        fp16_scale_tolerance=0.0,
-        threshold_loss_scale=None,
-        min_loss_scale=1e-4,
-        fp16_no_flatten_grads=False,
-        model_parallel_size=1,
-    )
-    return Namespace(
-        common=common,
-        optimizer=make_adam(),
-        optimization=Namespace(update_freq=[1]),
-        distributed_training=Namespace(distributed_world_size=1),
-    )
+@pytest.fixture
+def cfg():
+    """fairseq's options of a training."""
+    arguments = ["data", "--arch", ARCH, "--optimizer", "adam", "--lr", "0.01"]
+    arguments += ["--weight-decay", "0.1", "--fp16-init-scale", "4"]
+    parser = options.get_training_parser()
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, arguments))
 
 
 def select_dynamics(model) -> list[torch.Tensor]:
@@ -81,11 +62,10 @@ def select_dynamics(model) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("flat", [True, False])
-def test_copies_in_float32_are_held_too(flat, monkeypatch):
+def test_copies_in_float32_are_held_too(flat, cfg, monkeypatch):
     """The optimizer of --fp16, which keeps one flat copy of all parameters."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the CPU's index
     model = build("floater", floater_refresh=3).bfloat16().train()
-    cfg = make_cfg()
     cfg.common.fp16_no_flatten_grads = not flat
     optimizer = FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
     hold_parameters(optimizer, model)
@@ -105,12 +85,12 @@ def test_copies_in_float32_are_held_too(flat, monkeypatch):
     assert all(map(torch.equal, states[3][0], states[4][0]))
 
 
-def test_every_vector_between_refreshes_is_of_one_solution():
+def test_every_vector_between_refreshes_is_of_one_solution(cfg):
     """In training, evaluation, for longer batches and after the parameters are loaded again."""
     # With other steps, products of another shape round otherwise.
     model = build("floater", floater_refresh=4, floater_solver_steps=0.5).train()
     encoding = model.encoder.encoding
-    optimizer = FairseqAdam(make_adam(), list(model.parameters()))
+    optimizer = FairseqAdam(cfg.optimizer, list(model.parameters()))
     hold_parameters(optimizer, model)
     for update in range(3):
         model.set_num_updates(update)
@@ -128,11 +108,11 @@ def test_every_vector_between_refreshes_is_of_one_solution():
     torch.testing.assert_close(model.eval().encoder.encoding.solve(10)[:10], solved)
 
 
-def test_between_refreshes_vectors_are_solved_once():
+def test_between_refreshes_vectors_are_solved_once(cfg):
     model, solved = build("floater", floater_refresh=4).train(), []
     for side in (model.encoder, model.decoder):
         side.encoding.dynamics.register_forward_pre_hook(lambda *_: solved.append(update))
-    optimizer = FairseqAdam(make_adam(), list(model.parameters()))
+    optimizer = FairseqAdam(cfg.optimizer, list(model.parameters()))
     hold_parameters(optimizer, model)
     source, previous = make_batch([9, 5]), make_batch([8, 4], begin=True)
     for update in range(6):
@@ -141,25 +121,6 @@ def test_between_refreshes_vectors_are_solved_once():
         optimizer.step()
         optimizer.zero_grad()
     assert solved == [0, 0, 1, 1, 4, 4, 5, 5]  # with a gradient, and then without
-
-
-def test_evaluation_follows_the_lengths_of_training():
-    model = build("floater", floater_refresh=1000).train()
-    model.set_num_updates(1)
-    source, target = make_batch([20]), make_batch([20], begin=True)
-
-    def score():
-        with torch.no_grad():
-            return model.eval()(source, None, target)[0]
-
-    model(source, None, target)
-    before = score()
-    model.train()
-    for _ in range(2000):
-        for side in (model.encoder, model.decoder):
-            layout = find_layout(make_batch([3]), PAD)
-            side.encoding.count_lengths(layout, layout)
-    assert not torch.allclose(score(), before)
 
 
 @pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
@@ -171,18 +132,9 @@ def test_two_processes_hold_the_dynamics(backend, data_bin, tmp_path, monkeypatc
 
     # fairseq gives it the number of a GPU
     monkeypatch.setattr(DistributedDataParallel, "__init__", init_on_cpu)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = ["--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}"]
-    common += ["--distributed-world-size", 2, "--distributed-backend", "gloo"]
-    common += ["--ddp-backend", backend, "--floater-refresh", 3, *EVERY_UPDATE]
-
-    def one(rank: int) -> str:
-        options = train_options(data_bin, tmp_path, ARCH, 4)
-        return fairseq("train", *options, *common, "--distributed-rank", rank)
-
-    assert len(read_losses(run_forked(2, one)[0])) == 4
+    more = ["--ddp-backend", backend, "--floater-refresh", 3, *EVERY_UPDATE]
+    output = train_in_two(data_bin, tmp_path, *more, arch=ARCH, updates=4)
+    assert len(read_losses(output[0])) == 4
     paths = {int(p.stem.rpartition("_")[2]): p for p in tmp_path.glob("checkpoint_*_*.pt")}
     found = {update: read_dynamics(path, data_bin) for update, path in paths.items()}
     assert is_equal(found[1], found[2])

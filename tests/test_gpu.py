@@ -1,7 +1,6 @@
 """Every encoding and documents on a GPU: pytest -m gpu."""
 
 import math
-import time
 
 import pytest
 import torch
@@ -72,28 +71,6 @@ def test_committed_search_finds_the_sentences_of_the_cpu():
     assert found[0] == found[1]
 
 
-def check_that_no_step_waits(model, source, previous):
-    model, source, previous = model.cuda().train(), source.cuda(), previous.cuda()
-    model(source, None, previous)[0].sum().backward()  # kernels load
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        model(source, None, previous)[0].sum().backward()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if "randpos" not in name])
-def test_a_training_step_does_not_wait_for_the_gpu(name):
-    source, previous = make_batch([9, 5, 7], left=True), make_batch([8, 8, 4], begin=True)
-    check_that_no_step_waits(build(name), source, previous)
-
-
-@pytest.mark.parametrize("name", WINDOW_NAMES)
-def test_a_training_step_on_documents_does_not_wait_for_the_gpu(name):
-    source, previous, _ = make_inputs(make_documents(), left=True)
-    check_that_no_step_waits(build_document_model(name, 1, 1), source, previous)
-
-
 @pytest.mark.parametrize("precision", [[], ["--fp16"], ["--amp"], ["--autocast", "bf16"]])
 @pytest.mark.parametrize("arch", ["cape", "rope_cross", "floater"])
 def test_training_in_every_precision(arch, precision, data_bin, tmp_path):
@@ -103,18 +80,3 @@ def test_training_in_every_precision(arch, precision, data_bin, tmp_path):
     losses = read_losses(result.stdout + result.stderr)
     assert len(losses) == 4
     assert all(math.isfinite(loss) for loss in losses)
-
-
-def test_encodings_cost_little_on_a_gpu():
-    source, previous = make_batch([64] * 64).cuda(), make_batch([64] * 64, begin=True).cuda()
-    seconds = {}
-    for name in ("sinpos", "cape", "rope_cross"):
-        model = build(name).cuda().train()
-        for number in range(30):
-            if number == 10:
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-            model(source, None, previous)[0].sum().backward()
-        torch.cuda.synchronize()
-        seconds[name] = time.perf_counter() - start
-    assert max(seconds.values()) < 2 * seconds["sinpos"], seconds

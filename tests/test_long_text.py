@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from cape_fairseq import load
-from cape_fairseq.cli import main
 from cape_fairseq.documents.text_search import TextGenerator
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.models.config import WindowOptions
 from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.options import list_fields
+from tests.models.support import decode_in_steps
 from tests.support import EOS, PAD, build, fairseq, make_batch, train
 
 WINDOWS = {"attention_window": 5, "cross_attention_window": 4}
@@ -61,13 +61,8 @@ def set_windows(model, **given):
 def score_in_steps(model, source, target):
     """Log-probabilities of a target, one decoding step a token, float [T]."""
     previous = torch.cat([target[-1:], target[:-1]])[None]
-    with torch.no_grad():
-        encoder_out, state = model.encoder(source[None], None), {}
-        rows = [
-            model.decoder(previous[:, : i + 1], encoder_out, state, delays_end=False)[0][0, 0]
-            for i in range(len(target))
-        ]
-    return torch.stack(rows).log_softmax(1).gather(1, target[:, None])[:, 0]
+    steps, _ = decode_in_steps(model, source[None], previous, delays_end=False)
+    return steps[0].log_softmax(1).gather(1, target[:, None])[:, 0]
 
 
 class TestGenerate:
@@ -122,11 +117,6 @@ class TestGenerate:
             x[1] for x in read_rows(alone, "H").values()
         ]
 
-    def test_alignments_cannot_be_printed(self, data_bin, checkpoint):
-        more = ("--print-alignment", "hard")
-        output = generate(data_bin, checkpoint, WINDOWS, *more, check=False)
-        assert "ValueError: --print-alignment" in output
-
 
 def test_outputs_end_at_the_limit_of_their_own_source():
     """Random weights translate without an end."""
@@ -171,24 +161,9 @@ class TestTranslate:
 
     def test_without_a_training_length_long_lines_are_cut(self, data_bin, old_checkpoint, caplog):
         translator = load(old_checkpoint, data=data_bin, tokenizer="space")
-        assert len(translator.split_paragraph("the " * 1000, False)) == 4
+        parts = translator.split_paragraph("the " * 1000, False)
+        assert [len(part.split()) for part in parts] == [250] * 4
         (record,) = [x for x in caplog.records if "cut" in x.getMessage()]
         assert "--training-length" in record.getMessage()
         translator = load(old_checkpoint, data=data_bin, tokenizer="space", training_length=30)
         assert translator.split_paragraph("the " * 1000, False) == [("the " * 1000).strip()]
-
-    def test_other_encodings_reject_the_options(self, data_bin, cape_checkpoint):
-        with pytest.raises(Exception, match="--cross-attention-window"):
-            load(cape_checkpoint, data=data_bin, cross_attention_window=5)
-
-
-def test_averages_have_the_longest_training_length(checkpoint, tmp_path):
-    paths = []
-    for length in (31, 50, 40):
-        state = torch.load(checkpoint, weights_only=True)
-        state["model"]["encoder.training_length"].fill_(length)
-        paths.append(tmp_path / f"checkpoint{length}.pt")
-        torch.save(state, paths[-1])
-    assert main(["average", *map(str, paths), "--output", str(tmp_path / "x.pt")]) == 0
-    averaged = torch.load(tmp_path / "x.pt", weights_only=True)["model"]
-    assert int(averaged["encoder.training_length"]) == 50

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support import ROOT, add_options, fairseq, run_forked, start_forked, train, train_options
+from tests.support import (
+    ROOT,
+    add_options,
+    fairseq,
+    start_forked,
+    train,
+    train_in_two,
+    train_options,
+)
 
 
 def read_losses(output: str) -> list[float]:
@@ -86,24 +93,6 @@ def test_warm_start_by_the_command_line(data_bin, cape_checkpoint, tmp_path):
     more = ["--arch", "floater_transformer_tiny", "--finetune-from-model", cape_checkpoint]
     output = train(data_bin, tmp_path, *more, "--floater-base-encoding", "cape", updates=2)
     assert len(re.findall("warm start from cape to floater", output)) == 1
-    refused = fairseq(
-        "train",
-        *train_options(data_bin, tmp_path / "x", "cape_transformer_tiny", 1),
-        *more,
-        check=False,
-    )
-    assert "--floater-base-encoding cape" in refused
-
-
-def test_stock_checkpoints_warm_start(data_bin, tmp_path):
-    shared = ["--decoder-layers", 1, "--encoder-attention-heads", 4, "--decoder-attention-heads", 4]
-    shared += ["--share-all-embeddings"]
-    train(data_bin, tmp_path / "stock", *shared, arch="transformer", updates=2)
-    parent = ["--finetune-from-model", tmp_path / "stock" / "checkpoint_last.pt"]
-    output = train(
-        data_bin, tmp_path / "ours", *parent, arch="rope_cross_transformer_tiny", updates=1
-    )
-    assert "warm start from a checkpoint of stock fairseq" in output
 
 
 def test_other_dimensions_are_one_sentence(data_bin, tmp_path):
@@ -127,28 +116,13 @@ def test_other_dimensions_are_one_sentence(data_bin, tmp_path):
 
 def test_two_processes_train_and_resume_together(data_bin, tmp_path):
     """With layer drop, a separate output projection and the chunked loss."""
-
-    def launch(updates: int) -> list[str]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        common = ["--distributed-no-spawn", "--distributed-init-method", f"tcp://127.0.0.1:{port}"]
-        common += ["--distributed-world-size", 2, "--distributed-backend", "gloo"]
-        common += ["--ddp-backend", "legacy_ddp"]
-        common += ["--encoder-layers", 2, "--encoder-layerdrop", 0.5]
-        common += ["--criterion", "label_smoothed_cross_entropy_chunked"]
-
-        def one(rank: int) -> str:
-            options = train_options(
-                data_bin, tmp_path / str(updates), "floater_transformer", updates
-            )
-            return fairseq("train", *options, *common, "--distributed-rank", rank)
-
-        return run_forked(2, one)
-
-    assert len(read_losses(launch(4)[0])) == 4
-    (tmp_path / "4").rename(tmp_path / "6")
-    assert len(read_losses(launch(6)[0])) == 2
+    more = ["--ddp-backend", "legacy_ddp", "--encoder-layers", 2, "--encoder-layerdrop", 0.5]
+    more += ["--criterion", "label_smoothed_cross_entropy_chunked"]
+    for updates, count in ((4, 4), (6, 2)):
+        output = train_in_two(
+            data_bin, tmp_path, *more, arch="floater_transformer", updates=updates
+        )
+        assert len(read_losses(output[0])) == count
 
 
 def test_hydra_trains_with_a_user_dir_through_a_symbolic_link(data_bin, tmp_path):

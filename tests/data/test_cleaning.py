@@ -34,16 +34,7 @@ def test_cleaned_lines(text, cleaned):
     assert clean_line(text) == cleaned
 
 
-def run(data: bytes) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "cape_fairseq.data.cleaning"]
-    return subprocess.run(command, input=data, capture_output=True)
-
-
 def test_the_filter_keeps_the_number_of_lines():
-    assert run("a\rb\n\nc\u2028d\r\n".encode()).stdout == b"a b\n\nc d \n"
-
-
-def test_bytes_that_are_not_utf8_are_an_error_with_the_line():
-    result = run(b"a\n\xff\n")
-    assert result.returncode == 1
-    assert b"line 2" in result.stderr
+    command = [sys.executable, "-m", "cape_fairseq.data.cleaning"]
+    result = subprocess.run(command, input="a\rb\n\nc\u2028d\r\n".encode(), capture_output=True)
+    assert result.stdout == b"a b\n\nc d \n"

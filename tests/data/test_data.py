@@ -90,33 +90,21 @@ class TestDerive:
         return tmp_path
 
     def derive(self, folder, mode, *options):
-        arguments = [
-            "--source",
-            folder / "x.en",
-            "--target",
-            folder / "x.de",
-            "--output",
-            folder / "y",
-        ]
-        status = main(["derive", mode, *map(str, arguments), *options])
+        sides = ["--source", folder / "x.en", "--target", folder / "x.de"]
+        arguments = map(str, (*sides, "--output", folder / "y"))
+        status = main(["derive", mode, *arguments, *options])
         files = sorted(folder.glob("y*.en"))
         return status, {f.name: f.read_text().splitlines() for f in files}
 
     def test_length(self, text):
-        assert self.derive(text, "length", "--max", "3")[1]["y.en"] == [
-            "A b .",
-            "G .",
-            "H i .",
-            "J .",
-        ]
+        _, found = self.derive(text, "length", "--max", "3")
+        assert found["y.en"] == ["A b .", "G .", "H i .", "J ."]
 
     def test_concatenate(self, text):
         assert self.derive(text, "concatenate", "--separator", "<s>") == (1, {})
         options = ("--sentences", "2", "--junction", "separator")
-        assert self.derive(text, "concatenate", *options)[1]["y.en"] == [
-            "A b . <sep> C d e f .",
-            "G . <sep> H i .",
-        ]
+        joined = self.derive(text, "concatenate", *options)[1]["y.en"]
+        assert joined == ["A b . <sep> C d e f .", "G . <sep> H i ."]
         commas = self.derive(text, "concatenate", "--min-tokens", "7")[1]["y.en"]
         assert commas == ["A b , c d e f .", "G , h i , j ."]
 

@@ -10,28 +10,6 @@ from tests.evaluation.support import make_rows, write_output
 from tests.support import run
 
 
-@pytest.mark.parametrize(
-    ("command", "option", "value"),
-    [
-        (["position-loss", "a=a"], "--bin-size", "0"),
-        (["position-loss", "a=a"], "--plot", "x.foo"),
-        (["bleu-by-length", "a=a"], "--edges", "0,20,10"),
-        (["shift-invariance", "a=a"], "--offsets", "a,b"),
-    ],
-)
-def test_values_that_cannot_be_used_are_errors(command, option, value, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([*command, option, value])
-    assert stop.value.code == 2
-    assert option in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(("option", "value"), [("--layer", "-1"), ("--dim", "2")])
-def test_vectors_that_do_not_exist_are_errors(option, value, capsys):
-    assert main(["plot-positions", "sinpos", option, value]) == 1
-    assert option in capsys.readouterr().err
-
-
 def test_bins_of_one_sentence_are_valid_json(tmp_path, capsys):
     path = write_output(tmp_path / "out", make_rows(1, 1), True)
     output = tmp_path / "loss.json"

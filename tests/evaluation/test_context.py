@@ -63,14 +63,6 @@ def write_set(folder):
 
 
 class TestContrastive:
-    def test_items_are_runs_of_equal_sources_and_contexts(self, tmp_path):
-        items = read_items(*write_set(tmp_path))
-        assert [item.candidates[0] for item in items] == ["es ist rot .", "sie ist neu ."]
-        assert [len(item.candidates) for item in items] == [2, 2]
-        borrowed = borrow_context(items, 3)
-        assert borrowed[0].source == ["a girl sells two eggs .", "it is red ."]
-        assert borrowed[0].earlier == ["ein Mann malt ."]
-
     def test_wrong_context_is_as_long_as_the_right_one(self):
         """Items at the start of documents have none, and lend none."""
         lengths = (1, 0, 3, 0, 2)
@@ -83,13 +75,8 @@ class TestContrastive:
             for name, length in zip("abcde", lengths, strict=True)
         ]
         borrowed = borrow_context(items, 2)
-        assert [item.source for item in borrowed] == [
-            ["c2", "a1"],
-            ["b0"],
-            ["e0", "e1", "c3"],
-            ["d0"],
-            ["c1", "c2", "e2"],
-        ]
+        sources = [" ".join(item.source) for item in borrowed]
+        assert sources == ["c2 a1", "b0", "e0 e1 c3", "d0", "c1 c2 e2"]
         assert [item.earlier for item in borrowed] == [["C2"], [], ["E0", "E1"], [], ["C1", "C2"]]
 
     @pytest.mark.parametrize(
@@ -121,14 +108,6 @@ class TestContrastive:
         else:
             assert [item.candidates for item in read()] == expected
 
-    @pytest.mark.parametrize("line", ["a .<s> b .", "a . _eos b ."])
-    def test_other_separators_are_one_warning(self, tmp_path, line, caplog):
-        (tmp_path / "source").write_text(f"c .\nc .\n{line}\n{line}\n")
-        (tmp_path / "target").write_text("x\ny\nx\ny\n")
-        read_items(tmp_path / "source", tmp_path / "target")
-        (record,) = caplog.records
-        assert "line 3" in record.getMessage()
-
     @pytest.mark.parametrize(("context", "normalize"), [(None, ()), (0, ("--normalize",))])
     def test_shares_equal_scores_one_by_one(
         self, context, normalize, document_checkpoint, data_bin, tmp_path, capsys
@@ -154,14 +133,6 @@ class TestContrastive:
         found = json.loads(output.read_text())
         assert (found["right"], found["items"], found["chance"]) == (right, 2, 0.5)
         assert f"{right} of 2" in capsys.readouterr().out
-
-    def test_more_context_than_the_model_sees_is_an_error(
-        self, cape_checkpoint, data_bin, tmp_path, capsys
-    ):
-        source, target = write_set(tmp_path)
-        files = ["--source", str(source), "--target", str(target), "--data", str(data_bin)]
-        assert main(["contrastive", str(cape_checkpoint), *files, "--context", "1"]) == 1
-        assert "sees 0" in capsys.readouterr().err
 
 
 def test_the_interval_is_that_of_a_mean():
@@ -217,9 +188,3 @@ def test_sentences_without_a_wrong_context_are_counted():
     texts, left_out = read_texts([pair] * 10, list("aaaaaaabbc"), 3, None, None, None)
     assert [len(found) for found in texts.values()] == [3, 3, 3]
     assert left_out == 4  # after three sentences of a
-
-
-def test_context_gain_needs_documents_and_a_model_of_them(cape_checkpoint, data_bin, capsys):
-    arguments = [f"a={cape_checkpoint}", "--data", str(data_bin)]
-    assert main(["context-gain", *arguments]) == 1
-    assert "test.documents" in capsys.readouterr().err

@@ -16,7 +16,6 @@ from cape_fairseq.evaluation.scores import (
     compute_length_ratio,
     count_sentence_ends,
 )
-from cape_fairseq.options import format_flag
 from tests.evaluation.support import RNG, make_rows, write_output
 
 
@@ -66,14 +65,6 @@ class TestPositionLoss:
         assert found["edges"] == [0, 10, 20, 24]  # ten texts have 24 tokens and more
         assert found["systems"]["a"]["bins"]["sentences"][-1] == 13
         assert len(found["systems"]["a"]["smooth"]["mean"]) == 24
-
-    @pytest.mark.parametrize(("length", "is_warned"), [("23", False), ("24", True)])
-    def test_a_curve_that_ends_before_the_training_length(
-        self, length, is_warned, tmp_path, capsys
-    ):
-        path = write_output(tmp_path / "a.txt", make_rows(1, 30), True)
-        assert main(["position-loss", f"a={path}", "--train-length", length]) == 0
-        assert bool(capsys.readouterr().err) == is_warned
 
     def test_translations_are_not_references(self, tmp_path, capsys):
         path = write_output(tmp_path / "out", make_rows(1))
@@ -173,11 +164,6 @@ def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
     assert main(["compare", "--reference", str(tmp_path / "empty"), f"a={wide}"]) == 1
 
 
-def test_tools_of_one_file_a_system_reject_several(capsys):
-    assert main(["bleu-by-length", "a=1.txt,2.txt", "b=3.txt"]) == 1
-    assert "a has 2 files" in capsys.readouterr().err
-
-
 def test_compare_says_where_references_differ(tmp_path, capsys):
     for name, count in (("a", 3), ("b", 2)):
         write_output(tmp_path / name, make_rows(1, count))
@@ -253,6 +239,3 @@ def test_every_encoding_is_listed(capsys):
     for name, cls in ENCODINGS.items():
         assert f"\n{name}: " in f"\n{text}"
         assert cls.paper in text
-    for name in ("sentence_context", "source_scale", "residual_init", "stack_probability"):
-        assert f"\n  {format_flag(name)}" in text  # fairseq-train --help does not show them
-    assert main(["encodings", "nothing"]) == 1

@@ -51,46 +51,22 @@ def test_voita(tmp_path):
 
 
 def test_bawden(tmp_path):
-    anaphora = {
-        "1": {
-            "src": ["The buildings.", "They fell."],
-            "trg": [
-                {"correct": ["Les bâtiments.", "Ils."], "incorrect": ["Les bâtiments.", "Elles."]},
-                {"semi-correct": ["Les maisons.", "Elles."], "incorrect": ["Les maisons.", "Ils."]},
-            ],
-        }
-    }
-    choice = {
-        "1": {
-            "examples": [
-                {
-                    "src": ["A mad man.", "Mad!"],
-                    "trg": {"correct": ["Un fou.", "Fou !"], "incorrect": ["Un fou.", "Fâché !"]},
-                },
-                {
-                    "src": ["I am mad.", "Mad!"],
-                    "trg": {"correct": ["Fâché.", "Fâché !"], "incorrect": ["Fâché.", "Fou !"]},
-                },
-                {
-                    "src": ["He is mad.", "Mad!"],
-                    "trg": {"correct": ["Il est fou.", "Fou !"], "incorrect": ["Il est fou.", "!"]},
-                },
-            ]
-        }
-    }
+    targets = [
+        {"correct": ["Les bâtiments.", "Ils."], "incorrect": ["Les bâtiments.", "Elles."]},
+        {"semi-correct": ["Les maisons.", "Elles."], "incorrect": ["Les maisons.", "Ils."]},
+    ]
+    anaphora = {"src": ["The buildings.", "They fell."], "trg": targets}
+    choice = [
+        {"src": [source, "Mad!"], "trg": {"correct": [earlier, right], "incorrect": [earlier, "!"]}}
+        for source, earlier, right in (
+            ("A mad man.", "Un fou.", "Fou !"),
+            ("I am mad.", "Fâché.", "Fâché !"),
+            ("He is mad.", "Il est fou.", "Fou !"),
+        )
+    ]
     found = []
-    for name, data in (("anaphora.json", anaphora), ("lexical-choice.json", choice)):
-        (tmp_path / name).write_text(json.dumps(data))
+    for name, block in (("anaphora.json", anaphora), ("choice.json", {"examples": choice})):
+        (tmp_path / name).write_text(json.dumps({"1": block}))
         found += convert("bawden", tmp_path / name, tmp_path)
     assert [item.candidates[0] for item in found] == ["Ils.", "Elles.", "Fou !", "Fâché !", "Fou !"]
     assert all(len(item.candidates) == 2 for item in found)
-
-
-def test_another_file_is_an_error_and_leaves_nothing(tmp_path):
-    (tmp_path / "set.json").write_text("[{}]")
-    files = tmp_path / "source", tmp_path / "target"
-    command = (sys.executable, ROOT / "scripts" / "contrastive_sets.py", "voita")
-    result = run(*command, tmp_path / "set.json", *files, check=False)
-    assert result.returncode != 0
-    assert "set.json" in result.stderr
-    assert not any(file.exists() for file in files)

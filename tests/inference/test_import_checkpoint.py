@@ -1,7 +1,5 @@
 """Checkpoints of fairseq, imported as a folder that can be fine-tuned."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 from fairseq import options
@@ -10,7 +8,6 @@ from fairseq.models import build_model
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.inference.checkpoints import load_model, read_checkpoint
-from cape_fairseq.inference.import_checkpoint import choose_options
 from cape_fairseq.inference.segmentation import copy_segmentation
 from tests.support import ROOT, train
 
@@ -73,20 +70,6 @@ def test_the_first_folder_with_a_segmentation_counts(tmp_path):
     assert {path.name for path in folders[3].iterdir()} == {"bpecodes", "prefixes.json"}
 
 
-def test_options_have_the_weights_of_residuals():
-    found = choose_options(Namespace(arch="sinpos_transformer", residual_init="admin"))
-    assert found["residual_init"] == "admin"
-
-
-def test_what_is_missing_or_another_language_is_an_error(imported, tmp_path, capsys):
-    path, _ = imported
-    output = tmp_path / "out"
-    assert main(["import", str(path), str(output), "--source-lang", "fr"]) != 0
-    assert "from en to de" in capsys.readouterr().err
-    codes = path.with_name("bpecodes").rename(tmp_path / "bpecodes")
-    try:
-        assert main(["import", str(path), str(output)]) != 0
-    finally:
-        codes.rename(path.with_name("bpecodes"))
-    assert "bpecodes" in capsys.readouterr().err
-    assert not output.exists()
+def test_another_language_is_an_error(imported, tmp_path):
+    assert main(["import", str(imported[0]), str(tmp_path / "out"), "--source-lang", "fr"]) != 0
+    assert not (tmp_path / "out").exists()

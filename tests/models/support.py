@@ -24,11 +24,12 @@ def decode(model, source, target):
         return model(source, None, target)[0]
 
 
-def decode_in_steps(model, source, target):
+def decode_in_steps(model, source, target, **options):
     """Scores of all positions, and the incremental state."""
     with torch.no_grad():
         encoder_out, state = model.encoder(source), {}
         steps = [
-            model.decoder(target[:, : i + 1], encoder_out, state)[0] for i in range(target.size(1))
+            model.decoder(target[:, : i + 1], encoder_out, state, **options)[0]
+            for i in range(target.size(1))
         ]
     return torch.cat(steps, 1), state

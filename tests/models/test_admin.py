@@ -6,18 +6,16 @@ from functools import partial
 import pytest
 import torch
 from fairseq.models import build_model
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.modules.admin import load_profile_batch
 from cape_fairseq.modules.plan import AttentionPlan
 from tests.support import PAD, SMALL, build, make_batch
 
 
 @pytest.fixture
-def task(data_bin):
-    cfg = TranslationConfig(data=str(data_bin), source_lang="en", target_lang="de")
-    cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
-    return TranslationTask.setup_task(cfg)
+def task(cape_checkpoint, data_bin):
+    return load_model(cape_checkpoint, data_bin)[1]
 
 
 def test_residuals_are_weighted_by_channel():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.models.support import decode, decode_in_steps
 from tests.support import PAD, SYSTEMS, build, make_batch
 
 SOURCE, TARGET = [9, 5, 2], [6, 8, 3]
@@ -15,21 +16,12 @@ LONG = {
 }
 
 
-def decode(model, source, target):
-    with torch.no_grad():
-        return model(source, None, target)[0]
-
-
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_steps_equal_the_parallel_pass(system):
     model = build(system)
     source, target = make_batch(SOURCE, left=True), make_batch([8, 8, 8], begin=True)
-    parallel = decode(model, source, target)
-    with torch.no_grad():
-        encoder_out, state = model.encoder(source), {}
-        for step in range(1, 9):
-            scores, _ = model.decoder(target[:, :step], encoder_out, state)
-            torch.testing.assert_close(scores[:, 0], parallel[:, step - 1], atol=2e-5, rtol=1e-4)
+    steps, _ = decode_in_steps(model, source, target)
+    torch.testing.assert_close(steps, decode(model, source, target), atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("system", [s for s in SYSTEMS if s.startswith("floater")])
@@ -37,12 +29,8 @@ def test_many_steps_equal_the_parallel_pass(system):
     """Beyond the vectors that FLOATER solves at first."""
     model, source = build(system), make_batch([4])
     target = make_batch([200], begin=True)
-    parallel = decode(model, source, target)
-    with torch.no_grad():
-        encoder_out, state = model.encoder(source), {}
-        for step in range(1, 201):
-            scores, _ = model.decoder(target[:, :step], encoder_out, state)
-    torch.testing.assert_close(scores[:, 0], parallel[:, -1], atol=2e-5, rtol=1e-4)
+    steps, _ = decode_in_steps(model, source, target)
+    torch.testing.assert_close(steps, decode(model, source, target), atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -13,7 +13,7 @@ from tests.documents.support import (
     make_inputs,
     pad,
 )
-from tests.support import EOS, PAD, SmallTask, build, build_stock
+from tests.support import EOS, SmallTask, build, build_stock, make_sample
 
 
 @pytest.mark.parametrize("name", ["sinpos", "shape", "rope_cross", "stock"])
@@ -31,14 +31,6 @@ def test_a_sentence_model_becomes_a_document_model_without_training(name):
         ]
         expected = torch.cat(alone)
         torch.testing.assert_close(row[: len(expected)], expected, atol=1e-5, rtol=1e-5)
-
-
-def test_a_cape_sentence_model_must_be_fine_tuned(caplog):
-    parent, model = build("cape"), build_document_model("cape", 1)
-    caplog.clear()
-    model.load_state_dict(parent.state_dict(), strict=True)
-    (record,) = caplog.records
-    assert "fine-tuned" in record.getMessage()
 
 
 def test_target_context_is_at_most_the_sentence_context():
@@ -74,9 +66,8 @@ def test_an_adaptive_softmax_trains_documents():
     options = {"adaptive_softmax_cutoff": "20,40", "share_all_embeddings": False}
     model = build_document_model("sinpos", 1, **options)
     source, previous, target = make_inputs(make_documents())
-    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": previous}
     labels = pad(target)
-    sample = {"net_input": net_input, "target": labels, "ntokens": int((labels != PAD).sum())}
+    sample = make_sample(source, previous, labels)
     found = AdaptiveLoss(SmallTask(), False)(model, sample)[0]
     sample["target"] = labels.masked_fill(labels == SEP, EOS)
     torch.testing.assert_close(found, AdaptiveLoss(SmallTask(), False)(model, sample)[0])

@@ -21,7 +21,8 @@ from tests.documents.support import (
     make_inputs,
     pad,
 )
-from tests.support import EOS, PAD, SmallTask, build
+from tests.models.support import decode, decode_in_steps
+from tests.support import EOS, PAD, SmallTask, build, make_sample
 
 WINDOWS = [(0, 0), (1, 0), (2, 0), (1, 1)]  # sentence context, cross context
 # Sentence context, target context, cross context.
@@ -107,8 +108,7 @@ def test_the_label_of_a_separator_is_eos_in_both_criterions():
     model, task = build_document_model("rope_cross", 1), SmallTask()
     source, previous, target = make_inputs(make_documents())
     labels = pad(target)
-    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": previous}
-    sample = {"net_input": net_input, "target": labels, "ntokens": int(labels.ne(PAD).sum())}
+    sample = make_sample(source, previous, labels)
     scores = compute_scores(model, source, previous)
     as_eos = labels.masked_fill(labels == SEP, EOS)
     expected = -scores.gather(2, as_eos.unsqueeze(2)).squeeze(2)[labels != PAD].sum()
@@ -135,18 +135,12 @@ def test_steps_and_blocks_equal_the_parallel_pass(name, context, target, cross, 
     source, _, labels = make_inputs(make_documents(), left=True)
     previous = pad([[EOS, *row[:-1]] for row in labels])
     real = previous != PAD
-    with torch.no_grad():
-        expected = model(source, None, previous)[0]
-        encoder_out, state = model.encoder(source), {}
-        steps = [
-            model.decoder(previous[:, : i + 1], encoder_out=encoder_out, incremental_state=state)[0]
-            for i in range(previous.size(1))
-        ]
-        monkeypatch.setattr(windows, "MAX_LENGTH", 4)
-        monkeypatch.setattr(windows, "BLOCK", 5)
-        blocks = model(source, None, previous)[0]
-    steps = torch.cat(steps, 1)[real]
-    torch.testing.assert_close(steps, expected[real], atol=1e-5, rtol=0)
+    expected = decode(model, source, previous)
+    steps, _ = decode_in_steps(model, source, previous)
+    torch.testing.assert_close(steps[real], expected[real], atol=1e-5, rtol=0)
+    monkeypatch.setattr(windows, "MAX_LENGTH", 4)
+    monkeypatch.setattr(windows, "BLOCK", 5)
+    blocks = decode(model, source, previous)
     torch.testing.assert_close(blocks[real], expected[real], atol=1e-5, rtol=0)
 
 

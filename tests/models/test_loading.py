@@ -82,12 +82,6 @@ class TestWarmStart:
             assert (one is None) == (other is None)
             assert one is None or all(map(torch.equal, one, other))
 
-    def test_base_encoding_of_floater_is_found_again(self):
-        parent = build("floater-cape")
-        model = load(build("cape", seed=2), parent)
-        assert model.encoder.bos is not None
-        assert torch.equal(model.encoder.source_scale, parent.encoder.source_scale)
-
     @pytest.mark.parametrize("learned", [False, True])
     @pytest.mark.parametrize("target", ["sinpos", "cape", "rope_cross", "relpos", "abspos"])
     def test_stock_checkpoints_load(self, target, learned):
@@ -100,19 +94,6 @@ class TestWarmStart:
         state = build_stock().state_dict()
         state["encoder.layers.0.in_proj_weight"] = torch.zeros(3)
         build("sinpos").load_state_dict(state, strict=True)
-
-    def test_changes_are_logged_in_one_message(self, caplog):
-        caplog.set_level(logging.WARNING)
-        model, parent = build("rope_cross"), build("cape")
-        caplog.clear()
-        load(model, parent)
-        (record,) = caplog.records
-        for words in (
-            "cape to rope_cross",
-            "--source-bos on -> off",
-            "--cape-global-shift 5.0 dropped",
-        ):
-            assert words in record.getMessage()
 
     @pytest.mark.parametrize(
         ("system", "option", "value"),
@@ -128,7 +109,7 @@ class TestWarmStart:
         with pytest.raises(ValueError, match=option.replace("_", "-")):
             load(build(system, **{option: value}), build(system))
 
-    def test_floater_names_the_base_encoding_of_the_checkpoint(self):
+    def test_floater_needs_the_base_encoding_of_the_checkpoint(self):
         with pytest.raises(ValueError, match="floater-base-encoding cape"):
             load(build("floater"), build("cape"))
 

@@ -1,7 +1,5 @@
 """The source scale: which one counts, and what it does."""
 
-import logging
-
 import pytest
 import torch
 
@@ -10,11 +8,6 @@ from tests.support import build, build_stock
 
 
 class TestSourceScale:
-    def with_scale(self, scale: float, system: str = "cape", **options):
-        model = build(system, **options)
-        model.encoder.source_scale.fill_(scale)
-        return model
-
     @pytest.mark.parametrize(
         ("child", "given", "parent", "stored", "expected"),
         [
@@ -44,25 +37,10 @@ class TestSourceScale:
     def test_a_given_1_is_inherited_by_all_descendants(self):
         model = build("cape", source_scale="1")
         for _ in range(2):  # the option is the first model's only
-            model = load(self.with_scale(0.9), model)
+            child = build("cape")
+            child.encoder.source_scale.fill_(0.9)
+            model = load(child, model)
             assert float(model.encoder.source_scale) == 1
-
-    def test_the_log_has_the_checkpoints_number(self, caplog):
-        with caplog.at_level(logging.INFO):
-            load(self.with_scale(1.1), self.with_scale(1.2))
-        assert sum("1.2000" in record.getMessage() for record in caplog.records) == 1
-
-    def test_rounding_is_no_other_number(self, caplog):
-        """--store-ema averages it in every update."""
-        model, parent = self.with_scale(1.2), self.with_scale(1.2 + 1e-7)
-        caplog.clear()
-        with caplog.at_level(logging.INFO):
-            load(model, parent)
-        assert not caplog.records
-
-    def test_auto_without_data_is_1_with_one_warning(self, caplog):
-        assert float(build("cape").encoder.source_scale) == 1
-        assert sum("source-scale" in r.getMessage() for r in caplog.records) == 1
 
     def test_it_multiplies_the_distance_from_the_first_token(self):
         model = build("sinpos", source_scale="1.25")

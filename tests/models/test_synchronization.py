@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from tests.documents.support import WINDOW_NAMES, build_document_model, make_documents, make_inputs
+from tests.models.support import decode_in_steps
 from tests.support import SYSTEMS, build, make_batch
 
 
@@ -52,11 +53,8 @@ def test_a_training_step(name, monkeypatch):
 def test_a_decoding_step(name):
     model = build(name).to("meta").eval()
     source = make_batch([9, 5, 7], left=True).to("meta")
-    previous = make_batch([8, 8, 8], begin=True).to("meta")
-    with torch.no_grad():
-        encoder_out, state = model.encoder(source), {}
-        for length in (1, 2, 3):
-            model.decoder(previous[:, :length], encoder_out, state)
+    previous = make_batch([3, 3, 3], begin=True).to("meta")
+    decode_in_steps(model, source, previous)
 
 
 @pytest.mark.parametrize("name", WINDOW_NAMES)

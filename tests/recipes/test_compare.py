@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cape_fairseq.evaluation.compare import format_result, measure
 from tests.evaluation.support import make_rows, write_output
-from tests.recipes.support import PATH, PROGRAMS, RECIPES, call, replace_programs
+from tests.recipes.support import PROGRAMS, RECIPES, call, replace_programs
 from tests.recipes.test_recipes import run_recipe
 
 
@@ -36,14 +36,6 @@ def test_every_system_is_trained_with_every_seed(tmp_path):
     tests = list_commands(output, "fairseq-generate")
     lengths = [words[words.index("--stack-min-tokens") + 1] for words in tests if "--task" in words]
     assert sorted(lengths) == ["160"] * 8 + ["20"] * 8  # translated and scored, four trainings
-
-
-def test_an_encoding_of_your_own_is_known(tmp_path):
-    variables = {"TEXT": "text", "OUT": str(tmp_path), "ENCODINGS": "rope_only_cros"}
-    variables["USER_DIR"] = str(RECIPES / "papers" / "ablations")
-    result = run_recipe("compare", PATH, **variables)
-    assert result.returncode == 1
-    assert "did you mean rope_only_cross_transformer_tiny" in result.stderr
 
 
 GENERATE = """for word; do

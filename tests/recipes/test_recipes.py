@@ -97,26 +97,22 @@ def run_recipe(name, path, *arguments, **variables):
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-class TestDocuments:
-    @pytest.fixture
-    def variables(self, tmp_path):
-        for split in ("train", "valid", "test"):
-            for lang in ("en", "de"):
-                (tmp_path / f"{split}.{lang}").write_text("a\nb\n")
-        (tmp_path / "train.documents").write_text("1\n1\n")
-        return {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out", "LENGTHS": "60 100"}
-
-    def test_a_sentence_model_with_more_updates_trains_documents_anew(self, tmp_path, variables):
-        path = replace_programs(tmp_path / "bin")
-        for updates in (10, 10, 20):
-            result = run_recipe("documents", path, UPDATES=str(updates), **variables)
-            assert result.returncode == 0, result.stderr
-        sentences, documents = (
-            tmp_path / "out" / f"rope_cross_transformer_tiny{name}" for name in ("", "-documents")
-        )
-        assert (sentences / "trainings").read_text().split() == ["new", "resumed"]
-        assert (documents / "trainings").read_text().split() == ["new", "new"]
-        assert (documents / "loss.100.txt").is_file()
+def test_a_sentence_model_with_more_updates_trains_documents_anew(tmp_path):
+    for split in ("train", "valid", "test"):
+        for lang in ("en", "de"):
+            (tmp_path / f"{split}.{lang}").write_text("a\nb\n")
+    (tmp_path / "train.documents").write_text("1\n1\n")
+    variables = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out", "LENGTHS": "60 100"}
+    path = replace_programs(tmp_path / "bin")
+    for updates in (10, 10, 20):
+        result = run_recipe("documents", path, UPDATES=str(updates), **variables)
+        assert result.returncode == 0, result.stderr
+    sentences, documents = (
+        tmp_path / "out" / f"rope_cross_transformer_tiny{name}" for name in ("", "-documents")
+    )
+    assert (sentences / "trainings").read_text().split() == ["new", "resumed"]
+    assert (documents / "trainings").read_text().split() == ["new", "new"]
+    assert (documents / "loss.100.txt").is_file()
 
 
 def test_an_evaluation_is_repeated_once_if_the_model_was_trained_again(tmp_path):
@@ -138,34 +134,24 @@ def test_an_evaluation_is_repeated_once_if_the_model_was_trained_again(tmp_path)
     assert counts == [5, 5, 10, 10]
 
 
-class TestSettings:
-    """The program ``fairseq-train`` is replaced by one that fails, or writes a file before."""
+def test_a_text_that_is_divided_in_another_way_is_another_text(tmp_path):
+    path, messages = replace_programs(tmp_path / "bin", sacremoses="exit 3"), []
+    for count in (2, 2, 1):
+        for lang in ("en", "de"):
+            (tmp_path / f"train.{lang}").write_text("a\n" * count)
+            (tmp_path / f"valid.{lang}").write_text("a\n" * (3 - count))
+            (tmp_path / f"test.{lang}").write_text("a\n")
+        result = run_recipe("train", path, TEXT=str(tmp_path), OUT=f"{tmp_path}/out")
+        messages.append(result.stderr)
+    assert ["TEXT_CHECKSUM" in message for message in messages] == [False, False, True]
 
-    def call(self, tmp_path, script, **variables):
+
+def test_other_settings_are_an_error_once_something_was_made(tmp_path):
+    """A training fails before it leaves something, or after; then another rate is given."""
+    made, refused = "touch $OUT/sinpos/checkpoint_last.pt; exit 3", []
+    for script, rate in (("exit 3", "3e-3"), (made, "1e-3"), (made, "1e-3"), (made, "1e")):
         path = replace_programs(tmp_path / "bin", **{"fairseq-train": script})
-        settings = {"DATA": str(tmp_path), "OUT": f"{tmp_path}/out/", **variables}
-        result = run_recipe("floater", path, **settings)
+        result = run_recipe("floater", path, DATA=str(tmp_path), OUT=f"{tmp_path}/out/", LR=rate)
         assert result.returncode != 0
-        return result.stderr
-
-    def test_a_text_that_is_divided_in_another_way_is_another_text(self, tmp_path):
-        path, messages = replace_programs(tmp_path / "bin", sacremoses="exit 3"), []
-        for count in (2, 2, 1):
-            for lang in ("en", "de"):
-                (tmp_path / f"train.{lang}").write_text("a\n" * count)
-                (tmp_path / f"valid.{lang}").write_text("a\n" * (3 - count))
-                (tmp_path / f"test.{lang}").write_text("a\n")
-            result = run_recipe("train", path, TEXT=str(tmp_path), OUT=f"{tmp_path}/out")
-            messages.append(result.stderr)
-        assert ["TEXT_CHECKSUM" in message for message in messages] == [False, False, True]
-
-    def test_other_settings_are_an_error_once_something_was_made(self, tmp_path):
-        assert "LR=" not in self.call(tmp_path, "exit 3", EXTRA="--wrong")
-        made = "touch $OUT/sinpos/checkpoint_last.pt; exit 3"
-        assert "LR=" not in self.call(tmp_path, made, LR="1e-3")
-        assert "LR=" not in self.call(tmp_path, made, LR="1e-3")
-        message = self.call(tmp_path, made, LR="2e-3")
-        assert "LR=1e-3" in message
-        assert "LR=2e-3" in message
-        assert "SIZE=" not in message
-        assert "LR=1e-3" in self.call(tmp_path, made, LR="1e")  # no pattern
+        refused.append("LR=1e-3" in result.stderr)
+    assert refused == [False, False, False, True]

@@ -9,34 +9,19 @@ from tests.documents.support import build_document_model
 from tests.support import fairseq, train
 from tests.tasks.support import make_task
 
-BOS, EOS = 0, 2
 
-
-class TestJunctionOfDocumentModels:
-    def generate(self, data_bin, checkpoint, junction, *more):
-        options = ("--path", checkpoint, "--cpu", "--task", "stacked_translation", "--beam", 1)
-        stacks = ("--stack-sentences", 3, "--stack-junction", junction)
-        return fairseq("generate", data_bin, *options, *stacks, *more, check=False)
-
-    def test_commas_are_an_error(self, data_bin, document_checkpoint):
-        output = self.generate(data_bin, document_checkpoint, "comma")
-        assert "ValueError" in output.strip().splitlines()[-1]
-        assert "--stack-junction separator" in output
-
-    def test_commas_are_an_error_in_training(self, data_bin, tmp_path):
-        more = ("--task", "stacked_translation", "--sentence-context", 1)
-        output = train(data_bin, tmp_path, *more, arch="sinpos_transformer_tiny", check=False)
-        assert "--stack-junction separator" in output.strip().splitlines()[-1]
-
-    def test_none_is_one_warning(self, data_bin, document_checkpoint):
-        output = self.generate(data_bin, document_checkpoint, "none")
-        assert len(re.findall("WARNING.*--stack-junction none", output)) == 1
-        assert len(re.findall(r"^H-\d+", output, re.M)) == 4
-
-    def test_alignments_are_an_error(self, data_bin, document_checkpoint):
-        more = ("--print-alignment", "--score-reference")
-        output = self.generate(data_bin, document_checkpoint, "separator", *more)
-        assert "--print-alignment" in output.strip().splitlines()[-1]
+@pytest.mark.parametrize(
+    ("junction", "more", "option"),
+    [
+        ("comma", (), "--stack-junction separator"),
+        ("separator", ("--print-alignment", "--score-reference"), "--print-alignment"),
+    ],
+)
+def test_what_documents_lack_is_an_error(data_bin, document_checkpoint, junction, more, option):
+    options = ("--path", document_checkpoint, "--cpu", "--task", "stacked_translation")
+    stacks = ("--stack-sentences", 3, "--stack-junction", junction)
+    output = fairseq("generate", data_bin, *options, *stacks, *more, check=False)
+    assert option in output.strip().splitlines()[-1]
 
 
 def test_a_sentence_checkpoint_translates_documents_without_training(data_bin, tmp_path):
@@ -60,9 +45,6 @@ def test_a_model_of_fairseqs_does_not_ignore_the_context(data_bin, tmp_path):
     context = ("--model-overrides", "{'sentence_context': 0}")
     output = fairseq("generate", data_bin, *options, *stacks, "separator", *context, check=False)
     assert "sentence_context" in output.strip().splitlines()[-1]
-    for junction, count in (("separator", 1), ("none", 0)):
-        output = fairseq("generate", data_bin, *options, *stacks, junction)
-        assert len(re.findall("WARNING.*no --sentence-context", output)) == count
 
 
 @pytest.mark.parametrize("target", [0, 1])

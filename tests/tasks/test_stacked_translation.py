@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.stacking import edit_sentence
+from cape_fairseq.tasks.stacked_dataset import JunctionEditor
 from tests.support import fairseq, train
 from tests.tasks.support import make_task
 
@@ -63,9 +65,9 @@ def test_stacks_reach_a_number_of_target_tokens_whatever_the_junction(data_bin):
         groups.append(dataset.stacks.groups)
         if junction == "none":
             assert all(size - 1 >= 30 for size in dataset.tgt_sizes)
-            assert [
-                len(dataset[i]["source"]) for i in range(len(dataset))
-            ] == dataset.src_sizes.tolist()
+        if junction != "comma":
+            lengths = [len(dataset[i]["source"]) for i in range(len(dataset))]
+            assert lengths == dataset.src_sizes.tolist()
     assert groups[0] == groups[1] == groups[2]
 
 
@@ -134,30 +136,17 @@ class TestMixedLengths:
         assert dataset.stacks.groups == first
         assert load(make_task(data_bin, **MIXED, seed=2), "train").stacks.groups != first
 
-    def test_sizes_are_those_of_the_items(self, data_bin):
-        task = make_task(data_bin, **{**MIXED, "stack_junction": "separator"})
-        dataset = load(task, "train")
-        for i in np.linspace(0, len(dataset) - 1, 20).astype(int):
-            assert len(dataset[i]["target"]) == dataset.tgt_sizes[i]
 
-
-def test_edits_apply_bpe_again(data_bin):
-    class Letters:
-        """A BPE of single letters."""
-
-        def encode(self, x):
-            return " ".join("@@ ".join(word) for word in x.split())
-
-        def decode(self, x):
-            return x.replace("@@ ", "")
-
-    from cape_fairseq.tasks.stacked_dataset import JunctionEditor
-
+def test_edits_apply_bpe_again():
+    letters = SimpleNamespace(
+        encode=lambda text: " ".join("@@ ".join(word) for word in text.split()),
+        decode=lambda text: text.replace("@@ ", ""),
+    )
     dictionary = Dictionary()
     for piece in ("E@@", "e@@", "r", ".", ","):
         dictionary.add_symbol(piece)
     tokens = torch.tensor([dictionary.index(p) for p in ("E@@", "r", ".")])
-    edited = JunctionEditor(dictionary, Letters())(tokens, True, True)
+    edited = JunctionEditor(dictionary, letters)(tokens, True, True)
     assert [dictionary[i] for i in edited] == ["e@@", "r", ","]
 
 
@@ -182,15 +171,7 @@ def test_too_little_text_is_an_error(data_bin):
 
 
 class TestDocuments:
-    def test_documents_below_the_minimum_are_an_error(self, data_bin, tmp_path):
-        folder = tmp_path / "bin"
-        shutil.copytree(data_bin, folder)
-        (folder / "test.documents").write_text("\n".join("aaabbbbbccccc"), encoding="utf-8")
-        with pytest.raises(ValueError, match=r"document.* 6 sentences"):
-            load(make_task(folder, stack_sentences=6))
-        assert len(load(make_task(folder, stack_sentences=5))) == 2
-
-    def test_stacks_end_with_their_document(self, data_bin, tmp_path, caplog):
+    def test_stacks_end_with_their_document(self, data_bin, tmp_path):
         folder = tmp_path / "bin"
         shutil.copytree(data_bin, folder)
         names = [name + "\u2028x" for name in "aaabbbbbccccc"]  # not the end of a line
@@ -201,11 +182,6 @@ class TestDocuments:
         assert ends == [(0, 2), (3, 5), (6, 7), (8, 10), (11, 12)]
         (folder / "test.documents").write_text("\ufeff" + "a\n" * 13, encoding="utf-8")
         assert len(load(make_task(folder, **{**options, "stack_sentences": 13}))) == 1
-        names = "\n".join(map(str, range(13)))
-        (folder / "test.documents").write_text(names, encoding="utf-8")
-        load(make_task(folder, **{**MIXED, "stack_probability": 1.0}))
-        (record,) = [x for x in caplog.records if x.levelname == "WARNING"]
-        assert "13 documents in 13 pairs" in record.getMessage()
         (folder / "test.documents").write_text("a\nb\n", encoding="utf-8")
         with pytest.raises(ValueError, match=r"test.documents has 2 lines"):
             load(make_task(folder, **options))
