@@ -48,9 +48,10 @@ def test_test_sets_keep_their_numbers_and_may_come_later(variables, tmp_path):
     assert (out / "bpe" / "train.de").read_bytes() == b"line  a .\n" * 200
 
 
-@pytest.mark.parametrize("data", [gzip.compress(b"a\n"), gzip.compress(b"a\n" * 200)[:-9]])
-def test_unequal_sides_and_half_an_archive_stop_the_preparation(data, variables, tmp_path):
-    (tmp_path / "archives" / "train.en.gz").write_bytes(data)
+@pytest.mark.parametrize(("lines", "lost"), [(1, 0), (200, 9)])
+def test_unequal_sides_and_half_an_archive_stop_the_preparation(lines, lost, variables, tmp_path):
+    data = gzip.compress(b"a\n" * lines)
+    (tmp_path / "archives" / "train.en.gz").write_bytes(data[: len(data) - lost])
     result = subprocess.run(["bash", str(SCRIPT)], env={**os.environ, **variables})
     assert result.returncode != 0
     assert not (tmp_path / "out" / "data-bin").exists()
