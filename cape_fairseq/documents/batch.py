@@ -49,7 +49,7 @@ class EncodedDocuments:
         """Return a model's encoder output for the window around one sentence of each row."""
         out = self.encoder_outs[model_number]
         state = out[SOURCE_STATE].select(rows)
-        spans = state.find_window(sentences, window)
+        spans = state.layout.find_spans(sentences[:, None], window)
         return {
             "encoder_out": [x[spans.columns.t(), rows] for x in out["encoder_out"]],
             "encoder_padding_mask": [spans.padding],

@@ -76,12 +76,6 @@ class DocumentEnsemble(LimitedEnsemble):
         scores[:, self.separator.index] = -math.inf
         return scores, attention
 
-    def reorder_encoder_out(self, encoder_outs: list[EncoderOut], new_order: Tensor) -> Any:
-        """Reorder what belongs to the hypotheses of a sentence, unless they only change places."""
-        if len(new_order) == len(self.longest):
-            return encoder_outs
-        return super().reorder_encoder_out(encoder_outs, new_order)
-
     def extend_caches(self, translations: list[Tensor]) -> list[KeyCache]:
         """Run the decoder on translations of the sentences, int64 [T] each. Return the caches with
         their keys, without those that no later sentence sees; the old caches are changed."""

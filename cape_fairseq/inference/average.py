@@ -14,22 +14,13 @@ from cape_fairseq.command_line import (
     write_atomically,
 )
 from cape_fairseq.inference.checkpoints import read_checkpoint
-from cape_fairseq.models.checkpoint import (
-    FORMER_OPTIONS,
-    FORMER_WORDS,
-    IDENTITY,
-    SCALE,
-    TRAINING_LENGTH,
-    Identity,
-    State,
-)
+from cape_fairseq.models.checkpoint import IDENTITIES, SCALE, TRAINING_LENGTH, Identity, State
 from cape_fairseq.options import format_flag
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
   cape-fairseq average checkpoints --last 5 --output averaged.pt
 """
-OWN = (IDENTITY, FORMER_OPTIONS, *FORMER_WORDS.values())  # what :class:`Identity` reads
 KINDS = (r"checkpoint_\d+_(\d+)\.pt", r"checkpoint(\d+)\.pt")  # of updates, of epochs
 
 
@@ -99,7 +90,7 @@ class Mean:
 def check_same_model(path: Path, model: State, first_path: Path, first: State) -> None:
     """Raise UserError if a checkpoint has other parameters, words, position options or another
     source scale than the first."""
-    shapes = [{k: v.shape for k, v in m.items() if k not in OWN} for m in (model, first)]
+    shapes = [{k: v.shape for k, v in m.items() if k not in IDENTITIES} for m in (model, first)]
     if shapes[0] != shapes[1]:
         raise UserError(f"{path} has other parameters than {first_path}")
     try:

@@ -27,6 +27,7 @@ LOOK_AHEAD = "decoder.look_ahead"
 # What checkpoints had before the format had a number: position options, and a hash for each word.
 FORMER_OPTIONS = "encoder.position_options"
 FORMER_WORDS = {"source": "encoder.words", "target": "decoder.words"}
+IDENTITIES = (IDENTITY, FORMER_OPTIONS, *FORMER_WORDS.values())  # what Identity reads
 # The learned positions of stock fairseq.
 LEARNED_POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
 
@@ -132,11 +133,6 @@ class Identity(NamedTuple):
         """Return the encoding that this one is without noise. FLOATER begins as its base."""
         return getattr(ENCODINGS.get(self.base), "noiseless_encoding", None) or self.base
 
-    @property
-    def has_documents(self) -> bool:
-        """Return whether the model has ``--sentence-context``."""
-        return self.options.get("sentence_context") is not None
-
     def list_changes(self, other: Identity) -> dict[str, tuple[Any, Any]]:
         """Return own and other value of each position option that differs."""
         names = {**self.options, **other.options}
@@ -145,25 +141,18 @@ class Identity(NamedTuple):
 
 
 def read_dimensions(options: Any) -> dict[str, Any]:
-    """Return the dimensions that the options of a model give."""
+    """Return the dimensions that the options of a model give; an option of this package has its
+    default without a value. fairseq-hydra-train may store the options of a side under its name."""
     if options is None:
         return {}
     values = OmegaConf.to_container(options) if OmegaConf.is_config(options) else options
     values = vars(values) if isinstance(values, Namespace) else values
-    return {name: read_option(values, name) for name in DIMENSIONS}
-
-
-def read_option(values: Any, name: str) -> Any:
-    """Return an option, or its default if it is this package's, or None. fairseq-hydra-train may
-    store the options of a side under its name."""
-    side, _, part = name.partition("_")
-    if not isinstance(values, dict):
-        value = getattr(values, name, None)
-    elif name not in values and isinstance(values.get(side), dict):
-        value = values[side].get(part)
-    else:
-        value = values.get(name)
-    return DEFAULTS.get(name) if value is None else value
+    if isinstance(values, dict):
+        sides = [(side, values[side]) for side in SIDES if isinstance(values.get(side), dict)]
+        parts = {f"{side}_{part}": value for side, own in sides for part, value in own.items()}
+        values = Namespace(**{**parts, **values})
+    found = {name: getattr(values, name, None) for name in DIMENSIONS}
+    return {n: DEFAULTS.get(n) if value is None else value for n, value in found.items()}
 
 
 def hash_words(dictionary: Dictionary) -> Tensor:
@@ -181,18 +170,12 @@ def digest(hashes: Tensor) -> Words:
 def check_identity(stored: Identity, current: Identity) -> None:
     """Check that a model can load a checkpoint.
 
-    Dimensions and the options with ``must_match`` have to be equal. A warm start warns of other
-    options that change.
+    FLOATER's base encoding, dimensions and the options with ``must_match`` have to be equal. A warm
+    start warns of other options that change.
 
     Raises:
-        ValueError: base encoding, words, dimensions or such an option differ.
+        ValueError: words, dimensions or such an option differ.
     """
-    stands_on = current.base if current.base != current.encoding else None
-    if stands_on not in (None, "nopos", stored.base):
-        raise ValueError(
-            f"this checkpoint has {stored.base} positions, which FLOATER keeps, and "
-            f"--floater-base-encoding is {stands_on}; give --floater-base-encoding {stored.base}"
-        )
     for side, words in stored.words.items():
         check_words(side, words, current.words[side])
     conflicts = list_conflicts(stored, current)
@@ -221,6 +204,8 @@ def check_words(side: str, stored: Words, current: Words) -> None:
 def list_conflicts(stored: Identity, current: Identity) -> list[tuple[str, Any]]:
     """Return the options that must match and do not, with the checkpoint's value."""
     conflicts = []
+    if current.base not in (current.encoding, "nopos", stored.base):  # FLOATER keeps positions
+        conflicts.append(("floater_base_encoding", stored.base))
     for name, old in stored.dimensions.items():
         new = current.dimensions.get(name)
         is_filled = name == "residual_init" and new == "admin"  # a warm start adds its weights
@@ -234,10 +219,3 @@ def list_conflicts(stored: Identity, current: Identity) -> list[tuple[str, Any]]
         if must_match and None not in (old, new) and old != new:
             conflicts.append((item.name, old))
     return conflicts
-
-
-def add_identity(checkpoint: dict[str, Any]) -> None:
-    """Add its identity to a checkpoint of fairseq, and to one of before version 1.2.0."""
-    options = checkpoint["cfg"]["model"] if checkpoint.get("cfg") else checkpoint["args"]
-    identity = Identity.read(checkpoint["model"], options)
-    checkpoint["model"].setdefault(IDENTITY, identity.encode())

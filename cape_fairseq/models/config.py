@@ -66,10 +66,6 @@ RESIDUAL_HELP = (
 # fairseq's, and swish, which its option lacks.
 ACTIVATIONS = ("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear", "swish")
 
-BOS_REASON = (
-    "the separator of --sentence-context is the token <s>, too (a checkpoint must be fine-tuned)"
-)
-
 
 @dataclass
 class PositionOptions:
@@ -174,7 +170,7 @@ def base_architecture(args: Any) -> None:
     stay unset as well: ``args`` may be those of the task, too, which has limits of its own.
 
     Raises:
-        ValueError: an option of another encoding was given.
+        ValueError: an option of another encoding was given, or too large a target context.
     """
     # Of a checkpoint, which fairseq does not say: it stored what this function filled in.
     is_stored = hasattr(args, "source_scale_counted")
@@ -190,31 +186,14 @@ def base_architecture(args: Any) -> None:
     base = find_encoding(args).find_base(args)
     default_bos = "off" if has_documents(args) else base.default_source_bos
     args.source_bos = args.source_bos or default_bos
-    resolve_target_context(args, is_stored)
-    args.source_scale_counted = getattr(args, "source_scale_counted", None)
-    args.is_profiled = getattr(args, "is_profiled", False)  # ADMIN's weights are set
-
-
-def resolve_target_context(args: Any, is_stored: bool) -> None:
-    """Fill in ``--target-context``. The sentence context of a checkpoint may be lowered or taken
-    away by ``--model-overrides``; the decoder then uses the smaller of the two.
-
-    Raises:
-        ValueError: a new model is given a target context above ``--sentence-context``.
-    """
     context, target = args.sentence_context, args.target_context
-    if target is not None and not is_stored:
+    if target is not None and not is_stored:  # --model-overrides may lower that of a checkpoint
         expected = f"at most --sentence-context, which is {context}"
         require(context is not None and target <= context, "target_context", target, expected)
     if context is None or target is None:
         args.target_context = context
-
-
-def fill_max_positions(args: Any) -> None:
-    """Fill in the longest lengths, which are those of learned tables."""
-    for name in ("max_source_positions", "max_target_positions"):
-        if getattr(args, name, None) is None:
-            setattr(args, name, transformer_legacy.DEFAULT_MAX_SOURCE_POSITIONS)
+    args.source_scale_counted = getattr(args, "source_scale_counted", None)
+    args.is_profiled = getattr(args, "is_profiled", False)  # ADMIN's weights are set
 
 
 def reject_foreign_options(args: Any, names: set[str]) -> None:
@@ -236,10 +215,7 @@ def validate_options(args: Any) -> None:
     cls = find_encoding(args)
     cls.validate(args)
     if args.output_bias:
-        adaptive = args.adaptive_softmax_cutoff
-        require(
-            adaptive is None, "adaptive_softmax_cutoff", adaptive, "left out with --output-bias"
-        )
+        require_value(args, "adaptive_softmax_cutoff", None, "there is --output-bias")
     for name, reason in UNSUPPORTED.items():
         if getattr(args, name, None):
             raise ValueError(f"{format_flag(name)} is not supported: {reason}")
@@ -273,7 +249,7 @@ def validate_documents(args: Any) -> None:
     if not base.sees_earlier_sentences:
         reason = f"the positions of {base.name} restart in every sentence"
         require_value(args, "sentence_context", 0, reason)
-    require_value(args, "source_bos", "off", BOS_REASON)
+    require_value(args, "source_bos", "off", "the separator of --sentence-context is <s>, too")
     require_value(args, "position_augmentation", "none", "there is --sentence-context")
     if getattr(args, "cape_mean_normalize", None):
         require(False, "cape_mean_normalize", "set", "left out with --sentence-context")

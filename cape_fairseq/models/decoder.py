@@ -11,7 +11,7 @@ from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.source_attention import SourceAttention, Step
 from cape_fairseq.models.token_windows import AlignedTokens
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
-from cape_fairseq.modules.graph import keep_in_graph
+from cape_fairseq.modules.graph import KeepInGraph
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.masks import drop_bos
 from cape_fairseq.modules.plan import EVERY, LayerBiases, SidePlan
@@ -25,12 +25,8 @@ from cape_fairseq.positions.layout import Layout, find_layout
 class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase):
     """Transformer decoder."""
 
-    def __init__(
-        self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, no_encoder_attn: bool = False
-    ) -> None:
-        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
-        self.has_source_bos = cfg.source_bos == "on"
-        self.no_cross_attention = no_encoder_attn
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        super().__init__(cfg, dictionary, embed_tokens, cfg.no_cross_attention)
         self.returns_weights = False  # of the cross-attention, also in the parallel pass
         heads, limit = cfg.decoder.attention_heads, cfg.max_target_positions
         side = Side("decoder", cfg.decoder.layers, self.embed_dim, heads, limit, self.padding_idx)
@@ -52,7 +48,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: EncoderOut | None = None,
+        encoder_out: EncoderOut,
         incremental_state: IncrementalState | None = None,
         features_only: bool = False,
         alignment_layer: int | None = None,
@@ -72,8 +68,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         step = self.begin_step(prev_output_tokens.size(1), all_tokens, incremental_state)
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
-        source = None if encoder_out is None else encoder_out[SOURCE_STATE]
-        hidden = None if encoder_out is None else encoder_out["encoder_out"][0]
+        source, (hidden,) = encoder_out[SOURCE_STATE], encoder_out["encoder_out"]
         plan, aligned = self.plan_layers(prev_output_tokens, source, noise, step, weighted)
         x = self.embed(prev_output_tokens[:, -step.queries :], plan)
         states, weights = self.run_layers(x, plan, hidden, incremental_state)
@@ -83,8 +78,9 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             if delays_end and not features_only:
                 x = self.delay_end(x, aligned, step)
         attention = None
-        if wanted in weighted and plan.cross_attention.blocks[0].keys is EVERY:
-            attention = self.average_weights(weights.get(wanted), encoder_out)
+        is_whole = plan.cross_attention.blocks[0].keys is EVERY
+        if wanted in weighted and wanted in weights and is_whole:
+            attention = self.average_weights(weights[wanted], encoder_out)
         return x, {"attn": [attention], "inner_states": states}
 
     def begin_step(
@@ -107,12 +103,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         return is_asked and self.token_windows.cross_attention is None
 
     def plan_layers(
-        self,
-        tokens: Tensor,
-        source: SourceState | None,
-        noise: Noise,
-        step: Step,
-        weighted: list[int],
+        self, tokens: Tensor, source: SourceState, noise: Noise, step: Step, weighted: list[int]
     ) -> tuple[SidePlan, AlignedTokens | None]:
         """Plan the attentions of a step in all layers. Return also the tokens of an alignment.
 
@@ -121,9 +112,8 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             weighted: layers that return the weights of their cross-attention.
         """
         layout = self.lay_out(tokens, source)
-        statistic = None if source is None else source.statistic
-        augmented, attended = self.place_tokens(layout, noise, statistic)
-        if self.training and torch.is_grad_enabled() and source is not None:
+        augmented, attended = self.place_tokens(layout, noise, source.statistic)
+        if self.training and torch.is_grad_enabled():
             self.is_in_training = self.is_new_validation = True
             self.encoding.count_lengths(layout, source.layout)
         queries = layout.select(slice(-step.queries, None))
@@ -148,22 +138,20 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         if not features_only:
             return self.output_layer(x)
         if self.training and self.output_projection is not None:
-            return keep_in_graph(x, self.output_projection.weight)  # for the chunked criterion
+            return KeepInGraph.apply(x, self.output_projection.weight)  # for the chunked criterion
         return x
 
-    def average_weights(self, weights: Tensor | None, encoder_out: EncoderOut) -> Tensor | None:
-        """Average weights [B, H, T, S], if there are any, over heads, without the source BOS."""
-        if weights is None:
-            return None
+    def average_weights(self, weights: Tensor, encoder_out: EncoderOut) -> Tensor:
+        """Average weights [B, H, T, S] over heads, without the source BOS."""
         weights = weights.mean(dim=1).type_as(encoder_out["encoder_out"][0])
-        if not self.has_source_bos:
+        if self.cfg.source_bos == "off":
             return weights
         return drop_bos(weights, encoder_out["encoder_padding_mask"][0])
 
     def extract_features(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: EncoderOut | None = None,
+        encoder_out: EncoderOut,
         incremental_state: IncrementalState | None = None,
         full_context_alignment: bool = False,
         alignment_layer: int | None = None,
@@ -173,14 +161,12 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         state = incremental_state
         return self(prev_output_tokens, encoder_out, state, True, alignment_layer, **kwargs)
 
-    def lay_out(self, tokens: Tensor, source: SourceState | None) -> Layout:
+    def lay_out(self, tokens: Tensor, source: SourceState) -> Layout:
         """Find the layout of int64 [B, T]; in a document, sentences are those of the source."""
         if self.window is None:
             return find_layout(tokens, self.padding_idx)
-        first, last = 0, None
-        if source is not None:
-            first = 0 if source.sentence is None else source.sentence
-            last = source.layout.sentence.amax(1, keepdim=True)
+        first = 0 if source.sentence is None else source.sentence
+        last = source.layout.sentence.amax(1, keepdim=True)
         return find_layout(tokens, self.padding_idx, self.separator.index, True, first, last)
 
     def find_keys(self, layout: Layout, attended: Tensor, step: Step) -> tuple[Layout, Tensor]:

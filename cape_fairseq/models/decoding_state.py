@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cape_fairseq.modules.masks import count_leading
 from cape_fairseq.modules.windows import Window, find_first
-from cape_fairseq.positions.layout import Layout, Spans, find_spans
+from cape_fairseq.positions.layout import Layout, Spans
 
 EncoderOut = dict[str, Any]  # fairseq's lists of tensors, and the entry below
 SOURCE_STATE = "source_state"
@@ -29,22 +30,10 @@ class SourceState(NamedTuple):
 
     def select(self, rows: Tensor) -> SourceState:
         """Return the state of some texts, int64 [R]."""
-
-        def take(part: Tensor | None) -> Tensor | None:
-            return None if part is None else part.index_select(0, rows)
-
-        return self._replace(
-            layout=self.layout.select_rows(rows),
-            positions=take(self.positions),
-            statistic=take(self.statistic),
-            sentence=take(self.sentence),
-            last=take(self.last),
-        )
-
-    def find_window(self, sentences: Tensor, window: Window) -> Spans:
-        """Find the tokens of the window around one sentence of each text, int64 [B]."""
-        starts, ends = window.find_columns(sentences.unsqueeze(1), self.layout.sentence)
-        return find_spans(self.layout.padding, starts, ends)
+        names = "positions", "statistic", "sentence", "last"
+        parts = {name: x for name in names if (x := getattr(self, name)) is not None}
+        taken = {name: x.index_select(0, rows) for name, x in parts.items()}
+        return self._replace(layout=self.layout.select_rows(rows), **taken)
 
     def cut(self, spans: Spans, sentences: Tensor) -> SourceState:
         """Return the state of some columns, for the search of one sentence of each text."""
@@ -73,28 +62,20 @@ def find_last(padding: Tensor) -> Tensor:
     return (count_leading(padding) + (~padding).sum(1) - 1).unsqueeze(1)
 
 
+@dataclass
 class KeyCache:
-    """Hold the state of step-by-step decoding, a row for each hypothesis.
+    """The state of step-by-step decoding, a row for each hypothesis.
 
     In a step the decoder calls :meth:`advance`, then each layer :meth:`append`.
-
-    Args:
-        layout: of the tokens in documents, [B, S] each; None before the first token.
-        states: keys and values of the self-attention, by number of the layer, [2, B, H, S, D].
-        position: of the next token in the source, float32 [B, 1]; with an alignment only.
     """
 
+    layout: Layout | None = None  # of the tokens in documents; None before the first token
+    # Keys and values of each self-attention, [2, B, H, S, D].
+    states: dict[nn.Module, Tensor] = field(default_factory=dict)
+    position: Tensor | None = None  # of the next token in the source, [B, 1]; with an alignment
     reach: int | None = None  # queries see so many tokens before their own; the decoder says it
 
-    def __init__(
-        self,
-        layout: Layout | None = None,
-        states: dict[int, Tensor] | None = None,
-        position: Tensor | None = None,
-    ) -> None:
-        self.layout, self.states, self.position = layout, states or {}, position
-
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, layer: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append the keys and values of new tokens, and drop those that no query sees any more.
         Return all of the layer."""
         state = torch.stack([keys, values])
@@ -125,16 +106,13 @@ class KeyCache:
         text comes into the last column, from which :meth:`advance` counts on."""
         if not window.sees_earlier:
             return KeyCache()
-        layout = self.layout
-        following = layout.sentence.amax(1, keepdim=True) + 1
-        starts, ends = window.find_columns(following, layout.sentence)
-        spans = find_spans(layout.padding, starts, ends)
+        spans = self.layout.find_spans(self.layout.sentence.amax(1, keepdim=True) + 1, window)
         index = spans.columns[None, :, None, :, None]
         states = {
             layer: x.gather(3, index.expand(2, -1, x.size(2), -1, x.size(4)))
             for layer, x in self.states.items()
         }
-        return KeyCache(layout.gather(spans), states)
+        return KeyCache(self.layout.gather(spans), states)
 
     def select(self, rows: Tensor) -> KeyCache:
         """Return the cache of some rows, int64 [R]; a beam chooses a row several times."""

@@ -137,11 +137,9 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         return x if padding is None else x.masked_fill(padding.t().unsqueeze(-1), 0)
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Reorder the rows of the output, for beam search. With a window of cross-attention, which
-        is for long sources, nothing is copied while no text is finished: hypotheses of one text
-        have the same source."""
-        rows = encoder_out["encoder_padding_mask"][0].size(0)
-        if self.token_windows.cross_attention is not None and len(new_order) == rows:
+        """Reorder the rows of the output, for beam search. Nothing is copied while no text is
+        finished: hypotheses of one text have the same source."""
+        if len(new_order) == encoder_out["encoder_padding_mask"][0].size(0):
             return encoder_out
         reordered = super().reorder_encoder_out(encoder_out, new_order)
         return {**reordered, SOURCE_STATE: encoder_out[SOURCE_STATE].select(new_order)}

@@ -43,7 +43,6 @@ class PositionalSide:
             layer = self.layers[number]
             layer.number = number  # iteration over the layers may drop some (layer drop)
             layer.self_attn.kernel = self.base_encoding.build_kernel(number)
-            layer.self_attn.layer = number
 
     @property
     def encoding(self) -> PositionEncoding:

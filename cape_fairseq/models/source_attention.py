@@ -10,7 +10,7 @@ from torch import Tensor
 from cape_fairseq.models.decoding_state import KeyCache, SourceState
 from cape_fairseq.models.token_windows import AlignedTokens, choose_reach
 from cape_fairseq.modules.masks import has_padding
-from cape_fairseq.modules.plan import EVERY, NO_PLAN, AttentionPlan, Block, take_columns
+from cape_fairseq.modules.plan import EVERY, AttentionPlan, Block, take_columns
 from cape_fairseq.modules.windows import Condition, Mask
 from cape_fairseq.positions.layout import Layout
 
@@ -54,28 +54,17 @@ class SourceAttention:
         return step.cache is not None and self.token_windows.alignment is not None
 
     def plan_cross_attention(
-        self, queries: Layout, positions: Tensor, source: SourceState | None, step: Step
+        self, queries: Layout, positions: Tensor, source: SourceState, step: Step
     ) -> tuple[AttentionPlan, AlignedTokens | None]:
         """Plan the cross-attention of queries at these positions, float32 [B or 1, T]. Return also
         the tokens whose attention says where they are in the source."""
-        if source is None:
-            return NO_PLAN, None
-        placed = self.place_in_source(queries, positions, source, step)
-        plan = self.plan_source(queries, placed, source, step)
-        return plan, self.find_aligned(queries, placed, source, step, plan)
-
-    def plan_source(
-        self, queries: Layout, positions: Tensor, source: SourceState, step: Step
-    ) -> AttentionPlan:
-        """Plan the cross-attention of queries at these positions among those of the source."""
-        blocks = self.plan_source_mask(queries, positions, source)
-        if not self.base_encoding.rotates_cross_attention:
-            return AttentionPlan(blocks)
-        key_rotation = None
-        if not step.has_source_keys:
-            key_rotation = self.base_encoding.rotation(source.positions)
-        rotation = self.base_encoding.rotation(positions)
-        return AttentionPlan(blocks, query_rotation=rotation, key_rotation=key_rotation)
+        positions = self.place_in_source(queries, positions, source, step)
+        plan = AttentionPlan(self.plan_source_mask(queries, positions, source))
+        if self.base_encoding.rotates_cross_attention:
+            plan = plan._replace(query_rotation=self.base_encoding.rotation(positions))
+            if not step.has_source_keys:
+                plan = plan._replace(key_rotation=self.base_encoding.rotation(source.positions))
+        return plan, self.find_aligned(queries, positions, source, step, plan)
 
     def plan_source_mask(
         self, queries: Layout, positions: Tensor, source: SourceState
@@ -120,7 +109,7 @@ class SourceAttention:
         keeps what the training measured."""
         is_parallel = step.cache is None and not torch.is_grad_enabled()
         is_validation = self.is_in_training and is_parallel and not self.training
-        is_rotated = self.base_encoding.rotates_cross_attention and not self.no_cross_attention
+        is_rotated = self.base_encoding.rotates_cross_attention and not self.cfg.no_cross_attention
         return is_validation and is_rotated and self.window is None
 
     def record_look_ahead(self, tokens: AlignedTokens, weights: Tensor) -> None:

@@ -10,6 +10,7 @@ from fairseq.tasks.translation import load_langpair_dataset
 from fairseq.utils import split_paths
 
 from cape_fairseq.models.config import choose_source_scale
+from cape_fairseq.options import require
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,7 @@ def parse_source_scale(given: str) -> float:
         scale = float(given)
     except ValueError:
         scale = math.nan
-    if not 0 < scale < math.inf:
-        raise ValueError(f"--source-scale is {given}, but it must be auto or a number above 0")
+    require(0 < scale < math.inf, "source_scale", given, "auto or a number above 0")
     return scale
 
 

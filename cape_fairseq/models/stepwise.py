@@ -49,11 +49,9 @@ def score_in_steps(generate: Callable) -> Callable:
         models = [StepwiseModel(model) if follows_alignment(model) else model for model in models]
         return generate(self, models, sample, **kwargs)
 
-    wrapped.scores_in_steps = True
     return wrapped
 
 
 def install() -> None:
-    """Let fairseq's scorer run such models in steps, once."""
-    if not hasattr(SequenceScorer.generate, "scores_in_steps"):
-        SequenceScorer.generate = score_in_steps(SequenceScorer.generate)
+    """Let fairseq's scorer run such models in steps."""
+    SequenceScorer.generate = score_in_steps(SequenceScorer.generate)

@@ -11,16 +11,15 @@ import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed.utils import get_global_rank
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerModelBase
+from fairseq.models.transformer import DEFAULT_MAX_SOURCE_POSITIONS, TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor, distributed
 
-from cape_fairseq.models.checkpoint import IDENTITY, Identity, add_identity
+from cape_fairseq.models.checkpoint import IDENTITY, Identity
 from cape_fairseq.models.config import (
     PositionalTransformerConfig,
     WindowOptions,
     base_architecture,
-    fill_max_positions,
     list_options,
     validate_options,
 )
@@ -62,7 +61,9 @@ class PositionalTransformer(TransformerModelBase):
             ValueError: an option has a value that is not allowed.
         """
         base_architecture(args)
-        fill_max_positions(args)
+        for name in ("max_source_positions", "max_target_positions"):  # those of learned tables
+            if getattr(args, name, None) is None:
+                setattr(args, name, DEFAULT_MAX_SOURCE_POSITIONS)
         validate_options(args)
         share_if_joined(args, task)
         scale = resolve_source_scale(args, task)
@@ -76,11 +77,6 @@ class PositionalTransformer(TransformerModelBase):
         if args.residual_init == "admin" and not args.is_profiled:
             initialize_omegas(model, task)
             args.is_profiled = True
-        if args.alignment_gain:
-            logger.info(
-                "--alignment-gain acts in step-by-step decoding alone, not in losses of training "
-                "and validation"
-            )
         logger.info("positions: %s", model.describe_positions())
         return model
 
@@ -97,7 +93,7 @@ class PositionalTransformer(TransformerModelBase):
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: Any) -> PositionalDecoder:
-        return PositionalDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
+        return PositionalDecoder(cfg, tgt_dict, embed_tokens)
 
     def describe_positions(self) -> str:
         """List the position options and the source scale."""
@@ -197,7 +193,9 @@ class PositionalTransformer(TransformerModelBase):
     def prepare_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Let a checkpoint's parameters carry what its options say, for
         :meth:`upgrade_state_dict_named`."""
-        add_identity(checkpoint)
+        options = checkpoint["cfg"]["model"] if checkpoint.get("cfg") else checkpoint["args"]
+        identity = Identity.read(checkpoint["model"], options)
+        checkpoint["model"].setdefault(IDENTITY, identity.encode())
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make a checkpoint of stock fairseq, or of any encoding, fit this model."""

@@ -17,14 +17,12 @@ KEY_CACHE = "key_cache"  # of earlier target tokens, for all layers (models/deco
 class Attention(MultiheadAttention):
     """Self-attention or cross-attention of every encoding.
 
-    ``kernel`` maps queries, keys and values to the output; an encoding may replace it. ``layer`` is
-    the number of the layer.
+    ``kernel`` maps queries, keys and values to the output; an encoding may replace it.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kernel = DotProduct()
-        self.layer = 0
 
     def forward(
         self,
@@ -56,6 +54,10 @@ class Attention(MultiheadAttention):
         those of the last block, for its keys."""
         # A single query after earlier ones sees all keys.
         causal = plan.causal and q.size(2) == k.size(2)
+        # The fused kernel of a CPU takes three times as long for one query as weights.
+        is_single = q.size(2) == 1 and not self.training and q.device.type == "cpu"
+        dropout = self.dropout_module
+        drops = self.training or dropout.apply_during_inference  # --retain-dropout
         parts, weights = [], None
         for block in plan.blocks:
             x, weights = self.kernel(
@@ -64,25 +66,12 @@ class Attention(MultiheadAttention):
                 take_columns(v, block.keys, dim=2),
                 block.mask,
                 causal and block.mask is None,
-                self.dropout_probability,
-                plan.need_weights or self.is_single(q),
+                dropout.p if drops else 0.0,
+                plan.need_weights or is_single,
                 block.own_column,
             )
             parts.append(x)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2), weights
-
-    def is_single(self, q: Tensor) -> bool:
-        """Return whether there is a single query on a CPU, whose fused kernel takes three times as
-        long as weights."""
-        return q.size(2) == 1 and not self.training and q.device.type == "cpu"
-
-    @property
-    def dropout_probability(self) -> float:
-        """Return the probability of dropping a weight; ``--retain-dropout`` keeps it in
-        evaluation."""
-        dropout = self.dropout_module
-        is_active = self.training or dropout.apply_during_inference
-        return dropout.p if is_active else 0.0
 
     def project(self, projection: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
         """Project x [T, B, C] to heads [B, H, T, D]. With a bias, which may be large, the result is
@@ -107,7 +96,7 @@ class Attention(MultiheadAttention):
             k, v = k.contiguous(), v.contiguous()  # every step reads them
             self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
         elif incremental_state is not None:
-            k, v = incremental_state[KEY_CACHE].append(self.layer, k, v)
+            k, v = incremental_state[KEY_CACHE].append(self, k, v)
         return k, v
 
     def project_output(self, x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -118,14 +107,3 @@ class Attention(MultiheadAttention):
         x = F.linear(x, self.out_proj.weight.to(x.dtype), bias)
         limits = torch.finfo(dtype)
         return x.clamp(limits.min, limits.max).to(dtype)
-
-    def reorder_incremental_state(
-        self, incremental_state: IncrementalState, new_order: Tensor
-    ) -> IncrementalState:
-        """Reorder keys and values of the source, if sentences are finished: hypotheses of one
-        sentence have the same. The decoder reorders those of the target."""
-        saved = self._get_input_buffer(incremental_state)
-        if not saved or saved["prev_key"].size(0) == len(new_order):
-            return incremental_state
-        reordered = {name: tensor.index_select(0, new_order) for name, tensor in saved.items()}
-        return self._set_input_buffer(incremental_state, reordered)

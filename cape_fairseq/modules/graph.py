@@ -7,6 +7,12 @@ from torch import Tensor
 
 
 class KeepInGraph(torch.autograd.Function):
+    """Return x with the parameter in its graph, at no cost and without a gradient.
+
+    PyTorch's DDP with ``--find-unused-parameters`` looks for a model's parameters in the graph of
+    its output. A criterion that uses the output projection later needs it there.
+    """
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, parameter: Tensor) -> Tensor:
         return x.view_as(x)
@@ -14,12 +20,3 @@ class KeepInGraph(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient, None
-
-
-def keep_in_graph(x: Tensor, parameter: Tensor) -> Tensor:
-    """Return x with the parameter in its graph, at no cost and without a gradient.
-
-    PyTorch's DDP with ``--find-unused-parameters`` looks for a model's parameters in the graph of
-    its output. A criterion that uses the output projection later needs it there.
-    """
-    return KeepInGraph.apply(x, parameter)

@@ -4,8 +4,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cape_fairseq.modules.masks import causal_mask
-
 
 class DotProduct(nn.Module):
     """Scaled dot-product attention, by PyTorch's fused kernels where possible."""
@@ -43,7 +41,7 @@ class DotProduct(nn.Module):
 def softmax(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Turn scores [B, H, T, S] into weights, in float32 at least."""
     if causal:
-        mask = causal_mask(scores.size(-2), scores.size(-1), scores.device)
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
     if mask is not None and mask.is_floating_point():
         scores = scores + mask
     elif mask is not None:

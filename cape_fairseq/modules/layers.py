@@ -109,7 +109,7 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
         x: Tensor,
         self_plan: AttentionPlan,
         cross_plan: AttentionPlan,
-        encoder_out: Tensor | None,
+        encoder_out: Tensor,
         incremental_state: IncrementalState | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Run the layer on x [T, B, C] and encoder_out [S, B, C].
@@ -118,7 +118,7 @@ class DecoderLayer(ResidualMixin, TransformerDecoderLayerBase):
         them.
         """
         x, weights = attend_to_self(self, x, self_plan, incremental_state), None
-        if self.encoder_attn is not None and encoder_out is not None:
+        if self.encoder_attn is not None:
             norm = self.encoder_attn_layer_norm
             y, weights = self.encoder_attn(
                 self.normalize_input(x, norm), encoder_out, cross_plan, incremental_state

@@ -1,13 +1,7 @@
-"""Padding and causality. Pure PyTorch."""
+"""Padding. Pure PyTorch."""
 
 import torch
 from torch import Tensor
-
-
-def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Return bool [T, S], True where a key is not later than the query. The last T keys are those
-    of the queries."""
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def has_padding(padding: Tensor) -> bool:

@@ -42,14 +42,6 @@ class Window(NamedTuple):
         """Return the window that sees what any of these sees."""
         return Window(max(w.before for w in windows), max(w.after for w in windows))
 
-    def find_columns(self, numbers: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first column that queries see, and the end of the last.
-
-        Numbers of the queries [B or 1, W] and of the keys [B or 1, S] -> two int64 [B or 1, W].
-        """
-        first = find_first(keys, numbers - self.before)
-        return first, find_first(keys, numbers + self.after, after=True)
-
 
 def find_first(keys: Tensor, numbers: Tensor, after: bool = False) -> Tensor:
     """Return the first column of a number that is at least, or with ``after`` greater than, each of
@@ -87,7 +79,7 @@ class Mask(NamedTuple):
     bias: BiasFunction | None = None  # bias of some queries and keys, float [B or 1, H, T, S]
 
     def divide(self, keys: int | None = None) -> list[Block]:
-        """Return the whole mask in one block, or the blocks of a long one.
+        """Return the whole mask in one block, or a long one in blocks of :data:`BLOCK` queries.
 
         A single query has a block if it sees at most so many ``keys``, and there are more.
         """
@@ -97,7 +89,9 @@ class Mask(NamedTuple):
             return [self.build_source_block(slice(0, 1), first, keys)]
         is_limited = any(condition.window.before < math.inf for condition in self.conditions)
         if is_limited and own_length > 1 and max(own_length, length) > MAX_LENGTH:
-            return self.build_blocks()
+            spans = [slice(a, min(a + BLOCK, own_length)) for a in range(0, own_length, BLOCK)]
+            build = self.build_own_blocks if self.has_own_keys else self.build_source_blocks
+            return build(spans)
         return [Block(mask=self.build_part(EVERY, EVERY))]
 
     def build_part(self, queries: slice, keys: Columns) -> Tensor | None:
@@ -113,14 +107,6 @@ class Mask(NamedTuple):
         visible = visible | ~visible.any(2, keepdim=True)
         mask = visible.unsqueeze(1)
         return mask if bias is None else bias.masked_fill(~mask, float("-inf"))
-
-    def build_blocks(self) -> list[Block]:
-        """Build the mask of :data:`BLOCK` queries at a time, with the keys that they see."""
-        length = self.query_padding.size(1)
-        spans = [slice(a, min(a + BLOCK, length)) for a in range(0, length, BLOCK)]
-        if self.has_own_keys:
-            return self.build_own_blocks(spans)
-        return self.build_source_blocks(spans)
 
     def build_own_blocks(self, spans: list[slice]) -> list[Block]:
         """Build the blocks of self-attention: all rows see the same columns, among them the

@@ -131,15 +131,11 @@ class FLOATER(PositionEncoding):
         self, vectors: Tensor, offsets: Tensor, source_offsets: Tensor | None
     ) -> LayerBiases:
         """Read the biases of one layer from its vectors [L, names, C]."""
-        biases = dict.fromkeys((*SELF_ATTENTION, *CROSS_ATTENTION))
+        biases = []
         for number, name in enumerate(self.names):
             along = source_offsets if name in ALONG_SOURCE else offsets
-            if along is not None:
-                biases[name] = read(vectors[:, number], along)
-        return LayerBiases(
-            AttentionBiases(*(biases[name] for name in SELF_ATTENTION)),
-            AttentionBiases(*(biases[name] for name in CROSS_ATTENTION)),
-        )
+            biases.append(None if along is None else read(vectors[:, number], along))
+        return LayerBiases(AttentionBiases(*biases[:3]), AttentionBiases(*biases[3:]))
 
     def count_lengths(self, *layouts: Layout) -> None:
         self.evaluated.clear()  # it depends on the lengths
@@ -182,8 +178,7 @@ class FLOATER(PositionEncoding):
             return self.integrate(length) if prepared is None else prepared
         vectors = self.refreshed.get(self, length, lambda: self.integrate(length))
         # Parameters without a gradient would stop PyTorch's DDP.
-        unused = [self.initial, *self.dynamics.parameters()]
-        return vectors + sum(parameter.sum() * 0.0 for parameter in unused)
+        return vectors + sum(unused.sum() * 0.0 for unused in self.list_held_parameters())
 
     def prepare(self, decoder: "FLOATER", length: int) -> None:
         sides = self, decoder

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.modules.masks import count_leading, has_leading_padding
+from cape_fairseq.modules.windows import Window, find_first
 
 
 class Spans(NamedTuple):
@@ -58,24 +59,22 @@ class Layout(NamedTuple):
         parts = zip(self, later.expand(), strict=True)
         return Layout(*(torch.cat(pair, dim=1) for pair in parts if pair[0] is not None))
 
+    def find_spans(self, sentences: Tensor, window: Window) -> Spans:
+        """Find the tokens that the window around a sentence of each row sees, int64 [B, 1]. Every
+        row must have one."""
+        first = count_leading(self.padding).unsqueeze(1)
+        starts = find_first(self.sentence, sentences - window.before).clamp(min=first)
+        ends = find_first(self.sentence, sentences + window.after, after=True)
+        ends = torch.minimum(ends, first + (~self.padding).sum(1, keepdim=True))
+        width = int((ends - starts).max())
+        columns = ends - width + torch.arange(width, device=first.device)
+        return Spans(torch.maximum(columns, starts), columns < starts)
+
     def find_ends(self) -> Tensor:
         """Return bool [B, T], True at the last token of each sentence."""
         real = ~self.padding
         continues = real[:, 1:] & (self.offset.diff(dim=1) == 1)
         return real & ~torch.nn.functional.pad(continues, (0, 1))
-
-
-def find_spans(padding: Tensor, starts: Tensor, ends: Tensor) -> Spans:
-    """Find the real tokens from ``starts`` to before ``ends``, int64 [B, 1] each.
-
-    ``padding`` is bool [B, T], on either side. Every row must have such a token.
-    """
-    first = count_leading(padding).unsqueeze(1)
-    starts = starts.clamp(min=first)
-    ends = torch.minimum(ends, first + (~padding).sum(1, keepdim=True))
-    width = int((ends - starts).max())
-    columns = ends - width + torch.arange(width, device=padding.device)
-    return Spans(torch.maximum(columns, starts), columns < starts)
 
 
 def find_layout(

@@ -184,7 +184,7 @@ def test_blocks_are_narrow_in_batches_of_unequal_documents(left, causal):
     if causal:
         conditions.append(windows.Condition(windows.Window(math.inf), layout.column, layout.column))
     mask = windows.Mask(conditions, padding, padding, has_own_keys=True)
-    blocks = mask.build_blocks()
+    blocks = mask.divide()
     assert len(blocks) == 16
     assert max(block.mask.size(-1) for block in blocks) <= 331
     visible = torch.zeros(2, 4000, 4000, dtype=torch.bool)

@@ -132,7 +132,7 @@ class TestWindows:
         positions, numbers = ((x.cumsum(1) - 1).float() for x in (source, target))
         window = windows.Window(20, 20)
         mask = windows.Mask([windows.Condition(window, numbers, positions)], ~target, ~source)
-        blocks = mask.build_blocks()
+        blocks = mask.divide()
         assert max(block.keys.size(1) for block in blocks) <= 256 + 40
         visible = torch.zeros(2, 4000, 4000, dtype=torch.bool)
         for block in blocks:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from cape_fairseq.positions.layout import find_layout, find_spans
+from cape_fairseq.modules.windows import Window
+from cape_fairseq.positions.layout import find_layout
 from tests.support import EOS, PAD
 
 SEP = 0
@@ -58,8 +59,17 @@ def test_ends_are_the_last_tokens_of_sentences(row):
     assert ends.nonzero().flatten().tolist() == [7]
 
 
-def test_spans_end_in_the_last_column():
-    padding = torch.tensor([[True, True, False, False, False], [False, False, False, False, True]])
-    spans = find_spans(padding, torch.tensor([[0], [2]]), torch.tensor([[5], [5]]))
-    assert spans.columns.tolist() == [[2, 3, 4], [2, 2, 3]]
-    assert spans.padding.tolist() == [[False, False, False], [True, False, False]]
+@pytest.mark.parametrize("window", [Window(1), Window(0), Window(0, 1)])
+def test_spans_are_the_sentences_of_a_window_and_end_in_the_last_column(window):
+    layout = find_layout(torch.tensor([LEFT, RIGHT]), PAD, SEP)
+    numbers = [1, 2]
+    spans = layout.find_spans(torch.tensor(numbers).unsqueeze(1), window)
+    for row, number in enumerate(numbers):
+        expected = [
+            column
+            for column in range(len(LEFT))
+            if not layout.padding[row, column]
+            and number - window.before <= layout.sentence[row, column] <= number + window.after
+        ]
+        assert spans.columns[row, ~spans.padding[row]].tolist() == expected
+        assert not spans.padding[row, -1]
