@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -44,10 +44,11 @@ def add_user_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(parser: argparse.ArgumentParser, option: str, help: str) -> None:
-    """Add ``--plot`` or ``--json``, a file to write."""
-    kind = parse_figure if option == "--plot" else parse_output
-    parser.add_argument(option, type=kind, metavar="FILE", help=help)
+def add_results(parser: argparse.ArgumentParser, plot: str | None = None) -> None:
+    """Add ``--json`` and, where a tool has a ``plot``, ``--plot``; see :func:`write_results`."""
+    parser.add_argument("--json", type=parse_output, metavar="FILE", help="all numbers as JSON")
+    if plot is not None:
+        parser.add_argument("--plot", type=parse_figure, metavar="FILE", help=plot)
 
 
 def parse_output(text: str) -> Path:
@@ -119,6 +120,16 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path} cannot be read: {error}") from None
 
 
+def read_pairs(source: Path, target: Path) -> list[tuple[str, str]]:
+    """Read the pairs of a parallel text."""
+    sides = [list(read_lines(path)) for path in (source, target)]
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}; they must be equal"
+        )
+    return list(zip(*sides, strict=True))
+
+
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     """Decode the lines of a UTF-8 stream, split at line feeds alone, without a byte order mark;
     ``name`` is for the error."""
@@ -143,17 +154,17 @@ def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
 
 
-def check_output_folder(path: Path) -> None:
-    """Raise UserError if a folder to write exists and is not empty."""
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise UserError(f"{path} exists already; choose another folder")
-
-
 @contextmanager
 def write_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes ``path`` when it is complete; otherwise it is removed. The
-    files of an empty folder that exists come into it."""
+    files of an empty folder that exists come into it.
+
+    Raises:
+        UserError: it exists and is not empty.
+    """
     is_there = path.is_dir()
+    if path.exists() and not (is_there and not any(path.iterdir())):
+        raise UserError(f"{path} exists already; choose another folder")
     name = f".{path.resolve().name}.{os.getpid()}"
     temporary = path / name if is_there else path.with_name(name)
     temporary.mkdir(parents=True)
@@ -168,13 +179,17 @@ def write_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_json(path: Path | None, data: dict[str, Any]) -> None:
-    """Write results to ``--json``, if it is given; NaN and infinity become null."""
-    if path is not None:
-        data = json.loads(json.dumps(data), parse_constant=lambda _: None)
-        with write_atomically(path) as stream:
+def write_results(args: Any, text: str, result: Any, plot: Callable | None = None) -> None:
+    """Print results, and write them to ``--json`` and ``--plot``, if they are given. NaN and
+    infinity become null in JSON."""
+    print(text)
+    if args.json:
+        data = json.loads(json.dumps(result), parse_constant=lambda _: None)
+        with write_atomically(args.json) as stream:
             json.dump(data, stream, indent=1, ensure_ascii=False)
             stream.write("\n")
+    if plot is not None and args.plot:
+        plot(result, args.plot)
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

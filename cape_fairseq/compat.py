@@ -3,7 +3,6 @@
 import argparse
 import copy
 import functools
-import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -24,8 +23,6 @@ from numpy._core.multiarray import _reconstruct
 
 from cape_fairseq.data.quotes import detokenize_quotes
 from cape_fairseq.optim.hold import hold_in_trainer
-
-logger = logging.getLogger(__name__)
 
 
 def allow_fairseq_checkpoints() -> None:

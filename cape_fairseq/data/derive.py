@@ -10,7 +10,7 @@ from cape_fairseq.command_line import (
     build_parser,
     parse_count,
     parse_edges,
-    read_lines,
+    read_pairs,
     write_atomically,
 )
 from cape_fairseq.data.separator import join_text, split_text
@@ -37,16 +37,6 @@ Derive data sets from tokenized (or BPE) parallel text; tokens are separated by 
   short-to-long  divide pairs by source length (FLOATER, Figure 2)"""
 MODES = ("length", "concatenate", "swap", "short-to-long")
 Pair = tuple[str, str]
-
-
-def read_pairs(source: Path, target: Path) -> list[Pair]:
-    """Read the pairs of a parallel text."""
-    sides = [list(read_lines(path)) for path in (source, target)]
-    if len(sides[0]) != len(sides[1]):
-        raise UserError(
-            f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}; they must be equal"
-        )
-    return list(zip(*sides, strict=True))
 
 
 def filter_length(pairs: Iterable[Pair], minimum: int, maximum: int) -> list[Pair]:

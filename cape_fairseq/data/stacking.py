@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from cape_fairseq.command_line import UserError
+
 PAPER_MIN_TOKENS = 300
 JUNCTIONS = ("comma", "none", "separator")
 
@@ -43,13 +45,13 @@ def read_documents(
         source_sizes, target_sizes: tokens of each sentence, with EOS.
 
     Raises:
-        ValueError: the file has another number of lines.
+        UserError: the file has another number of lines.
     """
     if path.is_file():
         text = path.read_text(encoding="utf-8-sig").removesuffix("\n")
         names = [line.rstrip("\r") for line in text.split("\n")]
         if len(names) != len(source_sizes):
-            raise ValueError(
+            raise UserError(
                 f"{path} has {len(names)} lines, and the data {len(source_sizes)} pairs"
             )
         return names

@@ -9,13 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from cape_fairseq.command_line import (
-    build_parser,
-    check_output_folder,
-    format_table,
-    write_atomically,
-    write_folder,
-)
+from cape_fairseq.command_line import build_parser, format_table, write_atomically, write_folder
 from cape_fairseq.data.grammar import (
     Pair,
     PronounSentence,
@@ -151,7 +145,6 @@ def main(argv: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="folder for train.en, train.de, valid.en, ...")
     parser.add_argument("--seed", type=int, default=1, help="seed (default: 1)")
     args = parser.parse_args(argv)
-    check_output_folder(args.folder)
     with write_folder(args.folder) as folder:
         rows = write_corpus(Corpus(args.seed), folder)
     print(format_table(["set", "documents or items", "pairs"], rows))

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from cape_fairseq.command_line import (
     UserError,
     add_files,
-    add_output,
+    add_results,
     build_parser,
     format_table,
     parse_count,
@@ -23,9 +23,9 @@ from cape_fairseq.command_line import (
     parse_files,
     plot_axes,
     read_lines,
-    write_json,
+    write_results,
 )
-from cape_fairseq.evaluation.generated import Sentence, read_runs, read_translations, remove_bpe
+from cape_fairseq.evaluation.generated import Sentence, read_runs, read_translations
 from cape_fairseq.evaluation.scores import (
     build_bleu,
     compute_kept_ends,
@@ -54,7 +54,8 @@ def count_lengths(sentences: list[Sentence], words: bool, source: Path | None) -
             f"{source} has {len(lines)} lines for {len(sentences)} translations; give "
             "the text that the test set was binarized from"
         )
-    return [len((remove_bpe(line) if words else line).split()) for line in lines]
+    tokens = [line.split() for line in lines]
+    return [sum(not (words and token.endswith("@@")) for token in line) for line in tokens]
 
 
 def measure(
@@ -151,8 +152,7 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("bleu-by-length", "Measure BLEU by source length.", EXAMPLES)
     add_files(parser, "output of fairseq-generate of each system", several=False)
-    add_output(parser, "--plot", "BLEU with its interval over the source length")
-    add_output(parser, "--json", "all scores as JSON")
+    add_results(parser, "BLEU with its interval over the source length")
     parser.add_argument(
         "--edges",
         type=parse_edges,
@@ -174,7 +174,4 @@ def main(argv: list[str]) -> None:
         raise UserError(f"--edges has one number, but a bin needs two, such as {SHAPE_EDGES}")
     choice = {"language": args.language, "tokenize": args.tokenize}
     result = measure(files, args.edges, args.words, args.source, args.samples, **choice)
-    print(format_result(result))
-    write_json(args.json, result)
-    if args.plot:
-        plot(result, args.plot)
+    write_results(args, format_result(result), result, plot)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from cape_fairseq.command_line import (
     UserError,
     add_files,
-    add_output,
+    add_results,
     build_parser,
     format_table,
     parse_files,
     read_lines,
-    write_json,
+    write_results,
 )
 from cape_fairseq.evaluation.generated import check_references, join_sentences, read_translations
 from cape_fairseq.evaluation.scores import (
@@ -146,7 +146,7 @@ def main(argv: list[str]) -> None:
         "outputs of fairseq-generate, one for each seed of a system; sentences that make up the "
         "texts of the first system are joined to them",
     )
-    add_output(parser, "--json", "scores as JSON")
+    add_results(parser)
     parser.add_argument(
         "--reference",
         type=Path,
@@ -162,5 +162,4 @@ def main(argv: list[str]) -> None:
         names = [next(iter(result["systems"])), *result["other_references"]]
         counts = [f"{name} ({result['systems'][name]['texts']} texts)" for name in names]
         print(f"The references of these systems differ: {', '.join(counts)}\n")
-    print(format_result(result))
-    write_json(args.json, result)
+    write_results(args, format_result(result), result)

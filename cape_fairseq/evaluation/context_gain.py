@@ -14,13 +14,13 @@ from torch import nn
 from cape_fairseq.command_line import (
     UserError,
     add_files,
-    add_output,
+    add_results,
     add_user_dir,
     build_parser,
     format_table,
     parse_count,
     parse_files,
-    write_json,
+    write_results,
 )
 from cape_fairseq.data.stacking import read_documents
 from cape_fairseq.evaluation.context import (
@@ -133,10 +133,7 @@ def select_documents(pairs: Any, path: Path) -> tuple[list[Any], list[Any]]:
     Raises:
         UserError: the data do not say where documents begin.
     """
-    try:
-        names = read_documents(path, pairs.src_sizes, pairs.tgt_sizes)
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    names = read_documents(path, pairs.src_sizes, pairs.tgt_sizes)
     if names is None:
         raise UserError(f"there is no {path} with the document of each sentence, and no empty line")
     kept = [i for i, size in enumerate(pairs.src_sizes) if size > 1]
@@ -177,7 +174,7 @@ def main(argv: list[str]) -> None:
     parser = build_parser("context-gain", DESCRIPTION, EXAMPLES)
     add_user_dir(parser)
     add_files(parser, "checkpoints of systems with --sentence-context, one for each seed")
-    add_output(parser, "--json", "gains as JSON, with 95 %% intervals over sentences")
+    add_results(parser)
     parser.add_argument("--data", type=Path, required=True, help="binarized data")
     parser.add_argument("--subset", default="test", help="subset of the data (default: test)")
     parser.add_argument("--limit", type=parse_count, metavar="N", help="only the first N sentences")
@@ -199,15 +196,15 @@ def main(argv: list[str]) -> None:
         for part in ("words", "eos")
     ]
     head = ["system", "seeds", "sentences", "tokens", "right", "right - none", "right - wrong"]
-    print(format_table(head, rows))
-    print(
+    lines = [
+        format_table(head, rows),
         "nats per token; ± is the 95 % interval over sentences, or with several seeds their "
-        "standard deviation"
-    )
-    for name, seeds in result["systems"].items():
-        if seeds[0]["left_out"]:
-            print(
-                f"{name}: {seeds[0]['left_out']} sentences are left out, since no other document "
-                "has as many sentences before"
-            )
-    write_json(args.json, result)
+        "standard deviation",
+    ]
+    lines += [
+        f"{name}: {seeds[0]['left_out']} sentences are left out, since no other document has as "
+        "many sentences before"
+        for name, seeds in result["systems"].items()
+        if seeds[0]["left_out"]
+    ]
+    write_results(args, "\n".join(lines), result)

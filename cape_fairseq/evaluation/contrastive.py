@@ -4,13 +4,19 @@ decides."""
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cape_fairseq.command_line import UserError, add_output, build_parser, read_lines, write_json
+from cape_fairseq.command_line import (
+    UserError,
+    add_results,
+    build_parser,
+    read_pairs,
+    write_results,
+)
 from cape_fairseq.data.separator import split_text
 from cape_fairseq.evaluation.context import (
     Text,
@@ -18,7 +24,7 @@ from cape_fairseq.evaluation.context import (
     find_reach,
     score_last_sentences,
 )
-from cape_fairseq.inference.segmentation import add_segmentation_options, choose_cleaning
+from cape_fairseq.inference.segmentation import LOADING, add_segmentation_options, choose_cleaning
 from cape_fairseq.inference.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -51,51 +57,38 @@ def read_items(source: Path, target: Path, tokenizer: str | None = None) -> list
     Raises:
         UserError: the sides differ in lines or sentences, or an item has one candidate.
     """
-    clean = choose_cleaning(tokenizer)
-    sides = [read_texts(path, clean) for path in (source, target)]
-    if len(sides[0]) != len(sides[1]):
-        raise UserError(f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}")
-    runs: list[list[tuple[list[str], list[str]]]] = [[]]  # divided by empty lines
-    for number, (one, other) in enumerate(zip(*sides, strict=True), 1):
+    clean, odd = choose_cleaning(tokenizer), []
+    texts: list[tuple[list[str], list[str]]] = []
+    for number, pair in enumerate(read_pairs(source, target), 1):
+        # A separator is what the file has as one, not what cleaning makes of an entity.
+        parts = [split_text(line) if line.strip() else [] for line in pair]
+        if any(MARK.search(sentence) for side in parts for sentence in side):
+            odd.append(number)
+        one, other = ([clean(sentence) for sentence in side] for side in parts)
         if len(one) != len(other):
             raise UserError(
                 f"line {number} has {len(one)} source and {len(other)} target sentences; both "
                 "sides need as many, joined by ' <s> '"
             )
-        if one:
-            runs[-1].append((one, other))
-        else:
-            runs.append([])
-    items = [item for run in runs for item in group_items(run)]
+        texts.append((one, other))
+    if odd:
+        logger.warning(
+            "%s or %s has <s> or _eos inside of a sentence in %d lines, the first is line %d; "
+            "sentences are joined by ' <s> '",
+            *(source, target, len(odd), odd[0]),
+        )
+    groups = itertools.groupby(texts, lambda text: (text[0], text[1][:-1]))
+    items = [
+        Item(source, earlier, [translation[-1] for _, translation in run])
+        for (source, earlier), run in groups
+        if source  # an empty line divides items
+    ]
     if not items:
         raise UserError(f"{source} is empty")
     for item in items:
         if len(item.candidates) < 2:
             raise UserError(f"{target} has no wrong translation beside {item.candidates[0]!r}")
     return items
-
-
-def read_texts(path: Path, clean: Callable[[str], str]) -> list[list[str]]:
-    """Read the sentences of each line; an empty line has none. A separator is what the file has as
-    one, not what cleaning makes of an entity."""
-    lines = list(read_lines(path))
-    texts = [split_text(line) if line.strip() else [] for line in lines]
-    odd = [n for n, text in enumerate(texts, 1) if any(MARK.search(part) for part in text)]
-    if odd:
-        logger.warning(
-            "%s has <s> or _eos inside of a sentence in %d lines, the first is line %d; sentences "
-            "are joined by ' <s> '",
-            path,
-            len(odd),
-            odd[0],
-        )
-    return [[clean(sentence) for sentence in text] for text in texts]
-
-
-def group_items(texts: Sequence[tuple[list[str], list[str]]]) -> Iterator[Item]:
-    """Group consecutive texts with equal source and equal earlier target sentences."""
-    for (source, earlier), run in itertools.groupby(texts, lambda text: (text[0], text[1][:-1])):
-        yield Item(source, earlier, [target[-1] for _, target in run])
 
 
 def borrow_context(items: Sequence[Item], context: int) -> list[Item]:
@@ -162,29 +155,22 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("contrastive", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
-    add("checkpoint", type=Path, help="checkpoint of a translation model")
     add("--source", type=Path, required=True, metavar="FILE", help="source text")
     add("--target", type=Path, required=True, metavar="FILE", help="right and wrong translations")
     add_segmentation_options(parser)
     add("--context", type=int, help="earlier sentences given to the model (default: all it sees)")
     add("--wrong-context", action="store_true", help="replace them by another item's, as a control")
     add("--normalize", action="store_true", help="divide scores by the length of the sentence")
-    add_output(parser, "--json", "shares as JSON")
+    add_results(parser)
     args = parser.parse_args(argv)
     items = read_items(args.source, args.target, args.tokenizer)
-    translator = Translator(
-        args.checkpoint,
-        data=args.data,
-        bpe_codes=args.bpe_codes,
-        tokenizer=args.tokenizer,
-        sentencepiece=args.sentencepiece,
-    )
+    translator = Translator(**{name: getattr(args, name) for name in LOADING})
     if args.wrong_context:
         reach = find_reach(translator.model.models[0])
         items = borrow_context(items, reach if args.context is None else args.context)
     result = measure(translator, items, args.context, args.normalize)
-    print(
+    text = (
         f"{result['right']} of {result['items']} items right: {100 * result['accuracy']:.1f} ± "
         f"{100 * result['interval']:.1f} % (95 %; chance {100 * result['chance']:.1f} %)"
     )
-    write_json(args.json, result)
+    write_results(args, text, result)

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from cape_fairseq.command_line import (
     UserError,
-    add_output,
+    add_results,
     add_user_dir,
     build_parser,
     format_table,
     parse_count,
     save_figure,
-    write_json,
+    write_results,
 )
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.options import list_fields
@@ -80,13 +80,14 @@ def compute_products(vectors: np.ndarray) -> np.ndarray:
     return np.array([products.diagonal(offset).mean() for offset in range(len(vectors))])
 
 
-def plot(matrices: dict[str, np.ndarray], path: Path) -> None:
+def plot(matrices: dict[str, list[list[float]]], path: Path) -> None:
     """Plot the matrix, the distances of all pairs and dot products of each system."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(matrices), 10), layout="constrained")
     axes = figure.subplots(3, len(matrices), squeeze=False)
-    for column, (name, vectors) in enumerate(matrices.items()):
+    for column, name in enumerate(matrices):
+        vectors = np.array(matrices[name])
         top, middle, bottom = axes[:, column]
         figure.colorbar(top.imshow(vectors, aspect="auto", interpolation="nearest"), ax=top)
         top.set(title=name, xlabel="dimension", ylabel="position")
@@ -102,8 +103,7 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("plot-positions", "Plot position vectors.", EXAMPLES)
     add_user_dir(parser)
-    add_output(parser, "--plot", "vectors, distances and dot products of the positions")
-    add_output(parser, "--json", "position vectors as JSON")
+    add_results(parser, "vectors, distances and dot products of the positions")
     parser.add_argument(
         "systems",
         nargs="+",
@@ -129,7 +129,6 @@ def main(argv: list[str]) -> None:
         [name, len(vectors), f"{np.linalg.norm(vectors, axis=1).mean():.3f}"]
         for name, vectors in matrices.items()
     ]
-    print(format_table(["system", "positions", "mean norm"], rows))
-    write_json(args.json, {name: vectors.tolist() for name, vectors in matrices.items()})
-    if args.plot:
-        plot(matrices, args.plot)
+    table = format_table(["system", "positions", "mean norm"], rows)
+    result = {name: vectors.tolist() for name, vectors in matrices.items()}
+    write_results(args, table, result, plot)

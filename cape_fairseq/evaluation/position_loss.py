@@ -3,21 +3,21 @@
 import itertools
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from cape_fairseq.command_line import (
     add_files,
-    add_output,
+    add_results,
     build_parser,
     format_table,
     parse_count,
     parse_files,
     plot_axes,
-    write_json,
+    write_results,
 )
 from cape_fairseq.evaluation.generated import read_runs
 
@@ -31,6 +31,7 @@ EXAMPLES = """
 
 MIN_TEXTS = 10  # of a position; an error over fewer is no estimate
 LINES = ("-", "--", "-.", ":")
+BAND = "standard deviation over seeds, or of one seed the standard error over texts"
 
 
 class Curve(NamedTuple):
@@ -73,24 +74,14 @@ def format_mean(mean: float, error: float) -> str:
     return f"{mean:.3f}" if np.isnan(error) else f"{mean:.3f} ± {error:.3f}"
 
 
-def average_bins(matrix: np.ndarray, edges: Sequence[int]) -> Curve:
-    """Average the positions of the bins [edges[i], edges[i + 1])."""
+def average_spans(matrix: np.ndarray, starts: Sequence[int], stops: Sequence[int]) -> Curve:
+    """Average the positions of each span, from ``starts[i]`` to before ``stops[i]``."""
     real = ~np.isnan(matrix)
-    parts = [slice(a, b) for a, b in itertools.pairwise(edges)]
-    losses = np.stack([np.where(real, matrix, 0)[:, part].sum(1) for part in parts], axis=1)
-    tokens = np.stack([real[:, part].sum(1) for part in parts], axis=1)
-    return average(losses, tokens.astype(float))
-
-
-def average_windows(matrix: np.ndarray, window: int) -> Curve:
-    """Average ``window`` positions around each position; fewer at the ends."""
-    real = ~np.isnan(matrix)
-    pad = ((0, 0), ((window - 1) // 2, window // 2))
     sums = [
-        sliding_window_view(np.pad(values.astype(float), pad), window, axis=1).sum(-1)
+        np.cumsum(np.pad(values.astype(float), ((0, 0), (1, 0))), axis=1)
         for values in (np.where(real, matrix, 0), real)
     ]
-    return average(*sums)
+    return average(*(total[:, stops] - total[:, starts] for total in sums))
 
 
 def average_seeds(curves: list[Curve]) -> Curve:
@@ -107,29 +98,24 @@ def measure(files: dict[str, list[Path]], window: int = 15, bin_size: int = 25) 
     Returns the ``edges`` of the bins and, by system, the curves ``bins``, ``smooth`` and ``all``;
     the first two end where fewer than ten texts go on.
     """
-    runs = read_runs(files)
     systems = {}
-    for name, seeds in runs.items():
+    for name, seeds in read_runs(files).items():
         matrices = [build_matrix([s.scores for s in sentences]) for sentences in seeds]
         length = count_positions(matrices[0])
         cut = [matrix[:, :length] for matrix in matrices]
         edges = [*range(0, length, bin_size), length]
+        near = np.arange(length) - (window - 1) // 2
+        spans = near.clip(min=0), (near + window).clip(max=length)
         curves = {
-            "bins": average_seeds([average_bins(m, edges) for m in cut]),
-            "smooth": average_seeds([average_windows(m, window) for m in cut]),
-            "all": average_seeds([average_bins(m, [0, m.shape[1]]) for m in matrices]),
+            "bins": average_seeds([average_spans(m, edges[:-1], edges[1:]) for m in cut]),
+            "smooth": average_seeds([average_spans(m, *spans) for m in cut]),
+            "all": average_seeds([average_spans(m, [0], [m.shape[1]]) for m in matrices]),
         }
         systems[name] = {
             kind: {key: values.tolist() for key, values in curve._asdict().items()}
             for kind, curve in curves.items()
         }
-    kinds = {
-        "standard deviation over seeds" if len(seeds) > 1 else "standard error over texts"
-        for seeds in runs.values()
-    }
-    band = " or, of one seed, ".join(sorted(kinds))
-    settings = {"unit": "nats", "window": window, "band": band}
-    return {**settings, "edges": edges, "systems": systems}
+    return {"unit": "nats", "window": window, "edges": edges, "systems": systems}
 
 
 def format_result(result: dict[str, Any]) -> str:
@@ -147,13 +133,13 @@ def format_result(result: dict[str, Any]) -> str:
     ]
     rows.append(["all", first["all"]["sentences"][0], *cells("all", 0)])
     table = format_table(["target position", "texts", *systems], rows)
-    return f"{table}\nnats per token; ± is the {result['band']}"
+    return f"{table}\nnats per token; ± is the {BAND}"
 
 
 def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
     """Plot the smoothed curves with their errors, and the longest training length."""
     with plot_axes(path, "target position", "loss (nats per token)") as axes:
-        title = f"mean of {result['window']} positions; band: {result['band']}"
+        title = f"mean of {result['window']} positions; band: {BAND}"
         axes.set_title(title, size="small")
         systems = result["systems"].items()
         for (name, curves), line in zip(systems, itertools.cycle(LINES), strict=False):
@@ -178,8 +164,7 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("position-loss", "Measure the loss of each target position.", EXAMPLES)
     add_files(parser, "outputs of fairseq-generate --score-reference, one for each seed")
-    add_output(parser, "--plot", "loss over the target position, a curve for each system")
-    add_output(parser, "--json", "all curves as JSON")
+    add_results(parser, "loss over the target position, a curve for each system")
     parser.add_argument(
         "--bin-size", type=parse_count, default=25, help="positions per bin (default: 25)"
     )
@@ -195,11 +180,9 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     train_length = parse_train_length(args.train_length)
     result = measure(parse_files(args.files), args.window, args.bin_size)
-    print(format_result(result))
+    plot_result = partial(plot, train_length=train_length)
+    write_results(args, format_result(result), result, plot_result)
     end = result["edges"][-1]
     if train_length is not None and end <= train_length:
         reason = f"no position beyond the training length {train_length} was measured"
         print(f"{reason}; join longer stacks", file=sys.stderr)
-    write_json(args.json, result)
-    if args.plot:
-        plot(result, args.plot, train_length)

@@ -50,20 +50,11 @@ def compute_length_ratio(
     return words[0] / max(words[1], 1)
 
 
-def count_sentence_ends(text: str) -> int:
-    """Return the number of ends of sentences."""
-    return len(SENTENCE_END.findall(text))
-
-
 def compute_kept_ends(texts: Sequence[str], references: Sequence[str]) -> float | None:
     """Return the share of the references' sentence ends that translations have, text by text, or
     None if no reference has any."""
-    pairs = [
-        (count_sentence_ends(text), count_sentence_ends(reference))
-        for text, reference in zip(texts, references, strict=True)
-    ]
-    total = sum(expected for _, expected in pairs)
-    return sum(min(pair) for pair in pairs) / total if total else None
+    ends = [[len(SENTENCE_END.findall(text)) for text in side] for side in (texts, references)]
+    return sum(map(min, *ends)) / sum(ends[1]) if any(ends[1]) else None
 
 
 def score_translations(

@@ -1,18 +1,20 @@
 """Shift invariance: similarity of hidden states under shifts (SHAPE, Eq. 3, Figure 2)."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, Subset
 from tqdm import tqdm
 
 from cape_fairseq.command_line import (
     UserError,
     add_files,
-    add_output,
+    add_results,
     add_user_dir,
     build_parser,
     format_table,
@@ -20,7 +22,7 @@ from cape_fairseq.command_line import (
     parse_files,
     parse_numbers,
     save_figure,
-    write_json,
+    write_results,
 )
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.positions.sinusoidal import Sinusoidal
@@ -34,21 +36,15 @@ EXAMPLES = """
 BATCH = 16  # sentence pairs
 
 
-def shift_positions(side: nn.Module, offset: float) -> None:
-    """Add ``offset`` to all positions of an encoder or decoder."""
-    source = side.augmenter
-    augment = type(source).augment
-    source.augment = lambda *args: augment(source, *args) + offset
-
-
 @torch.no_grad()
 def compute_states(
     model: nn.Module, net_input: dict[str, Tensor], offset: float
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Run a batch with all positions ``offset`` higher; return the states of the last layer
     [B, T, C] of encoder and decoder, and masks bool [B, T], True at real tokens."""
-    for side in (model.encoder, model.decoder):
-        shift_positions(side, offset)
+    for augmenter in (model.encoder.augmenter, model.decoder.augmenter):
+        augment = partial(type(augmenter).augment, augmenter)
+        augmenter.augment = lambda *args, augment=augment: augment(*args) + offset
     encoder_out = model.encoder(net_input["src_tokens"])
     target = net_input["prev_output_tokens"]
     features, _ = model.decoder(target, encoder_out=encoder_out, features_only=True)
@@ -77,16 +73,6 @@ def compute_similarities(
     return {side: total / tokens[side] for side, total in sums.items()}
 
 
-def load_batches(task: Any, subset: str, count: int) -> list[dict[str, Tensor]]:
-    """Return the first ``count`` sentence pairs of a split in batches."""
-    task.load_dataset(subset)
-    dataset = task.dataset(subset)
-    count = min(count, len(dataset))
-    starts = range(0, count, BATCH)
-    chunks = [range(start, min(start + BATCH, count)) for start in starts]
-    return [dataset.collater([dataset[i] for i in chunk])["net_input"] for chunk in chunks]
-
-
 def measure(
     files: dict[str, list[Path]], data: Path, subset: str, sentences: int, offsets: Sequence[float]
 ) -> dict[str, Any]:
@@ -96,8 +82,11 @@ def measure(
         model, task = load_model(path, data)
         if not isinstance(getattr(model.encoder, "encoding", None), Sinusoidal):
             raise UserError(f"{path} has no sinusoids to shift; give a sinpos, shape or cape model")
-        batches = tqdm(load_batches(task, subset, sentences), desc=name, delay=2)
-        found = compute_similarities(model, batches, offsets)
+        task.load_dataset(subset)
+        pairs = task.dataset(subset)
+        chosen = Subset(pairs, range(min(sentences, len(pairs))))
+        batches = tqdm(DataLoader(chosen, BATCH, collate_fn=pairs.collater), desc=name, delay=2)
+        found = compute_similarities(model, (batch["net_input"] for batch in batches), offsets)
         systems[name] = {side: values.tolist() for side, values in found.items()}
     return {"offsets": list(offsets), "systems": systems}
 
@@ -111,8 +100,7 @@ def main(argv: list[str]) -> None:
     )
     add_user_dir(parser)
     add_files(parser, "checkpoint of each system", several=False)
-    add_output(parser, "--json", "results as JSON")
-    add_output(parser, "--plot", "similarities between all offsets (SHAPE, Figure 2)")
+    add_results(parser, "similarities between all offsets (SHAPE, Figure 2)")
     parser.add_argument("--data", type=Path, help="binarized data (default: the training's)")
     parser.add_argument("--subset", default="valid", help="split of the data (default: valid)")
     parser.add_argument(
@@ -133,10 +121,7 @@ def main(argv: list[str]) -> None:
         for name, sides in result["systems"].items()
         for side, matrix in sides.items()
     ]
-    print(format_table(head, rows))
-    write_json(args.json, result)
-    if args.plot:
-        plot(result, args.plot)
+    write_results(args, format_table(head, rows), result, plot)
 
 
 def plot(result: dict[str, Any], path: Path) -> None:

@@ -11,12 +11,12 @@ from fairseq.data import Dictionary
 from cape_fairseq.command_line import (
     UserError,
     add_files,
-    add_output,
+    add_results,
     build_parser,
     format_table,
     parse_files,
     save_figure,
-    write_json,
+    write_results,
 )
 from cape_fairseq.evaluation.bleu_by_length import name_bin
 from cape_fairseq.evaluation.generated import Sentence, read_runs
@@ -112,12 +112,8 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("token-wins", "Compare the predictions of two systems.", EXAMPLES)
     add_files(parser, "output of fairseq-generate --score-reference of two systems", several=False)
-    add_output(parser, "--plot", "shares by position and length, as heat maps")
-    add_output(parser, "--json", "results as JSON")
+    add_results(parser, "shares by position and length, as heat maps")
     parser.add_argument("--dictionary", type=Path, help="dict.LANG.txt, for token frequencies")
     args = parser.parse_args(argv)
     result = measure(parse_files(args.files, several=False), args.dictionary)
-    print(format_result(result))
-    write_json(args.json, result)
-    if args.plot:
-        plot(result, args.plot)
+    write_results(args, format_result(result), result, plot)

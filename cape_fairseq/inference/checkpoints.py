@@ -24,24 +24,16 @@ from cape_fairseq.models.config import has_documents
 LONGEST_STACK = 400  # tokens, by default
 
 
-def load_tensors(path: Path) -> Any:
-    """Load a file of PyTorch on the CPU: tensors and plain values, no code.
-
-    Raises:
-        UserError: it cannot be loaded.
-    """
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint of fairseq on the CPU, tensors and plain values without code, or raise
+    UserError."""
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint {path}")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be loaded: {reason}") from None
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint of fairseq on the CPU, or raise UserError."""
-    if not path.is_file():
-        raise UserError(f"there is no checkpoint {path}")
-    state = load_tensors(path)
     if not isinstance(state, dict) or not (state.get("cfg") or state.get("args")):
         raise UserError(f"{path} is not a checkpoint of fairseq")
     return state

@@ -6,13 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from cape_fairseq.command_line import (
-    UserError,
-    add_user_dir,
-    build_parser,
-    check_output_folder,
-    write_folder,
-)
+from cape_fairseq.command_line import UserError, add_user_dir, build_parser, write_folder
 from cape_fairseq.data.prefixes import index_prefix, read_prefixes
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.export_spec import build_spec, find_activations, is_added_to_input
@@ -67,12 +61,6 @@ def find_obstacle(model: nn.Module) -> str | None:
 
 def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantization: str) -> None:
     """Write a model for CTranslate2. ``prefix`` has at most one word, which begins every source."""
-    from ctranslate2.converters.converter import Converter
-
-    class SpecConverter(Converter):
-        def _load(self) -> Any:
-            return spec
-
     words = [task.source_dictionary.symbols, task.target_dictionary.symbols]
     source, target = (["<blank>" if w == "<pad>" else w for w in side] for side in words)
     spec.register_source_vocabulary(source)
@@ -81,22 +69,9 @@ def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantizat
     spec.config.add_source_eos = True
     if prefix:
         spec.config.bos_token, spec.config.add_source_bos = prefix[0], True
-    SpecConverter().convert(str(output), quantization=quantization, force=True)
-
-
-def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
-    """Say how to translate without cutting texts, and with the code of the target language."""
-    prefix, begin = "", ""
-    if target_prefix:  # CTranslate2 wants one for each text, and returns it with the translation
-        prefix, begin = f", target_prefix=[{target_prefix}] * len(texts)", "[1:]"
-    return (
-        f"wrote {output}, up to {length} tokens. CTranslate2 cuts texts in silence by default "
-        f"(1,024 input and 256 output tokens); for a list of texts, each a list of subwords:\n"
-        f"  translator = ctranslate2.Translator({str(output)!r})\n"
-        f"  results = translator.translate_batch(texts, max_input_length=0, "
-        f"max_decoding_length={length}{prefix})\n"
-        f"  translations = [result.hypotheses[0]{begin} for result in results]"
-    )
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(output))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +102,6 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     if args.max_positions < 2:
         raise UserError(f"--max-positions is {args.max_positions}, but it must be at least 2")
-    check_output_folder(args.output)
     model, task = load_model(args.checkpoint, args.data)
     if not hasattr(model.encoder, "encoding"):
         raise UserError(f"{args.checkpoint} is fairseq's own model; use ct2-fairseq-converter")
@@ -137,9 +111,8 @@ def main(argv: list[str]) -> None:
     limits = [side.base_encoding.max_length for side in (model.encoder, model.decoder)]
     length = min(args.max_positions, *limits)
     folders = (args.checkpoint.parent, Path(task.cfg.data))
-    source_prefix, target_prefix = read_prefixes(folders)
+    source_prefix, _ = read_prefixes(folders)
     index_prefix(task.source_dictionary, source_prefix)
-    index_prefix(task.target_dictionary, target_prefix)
     if model.encoder.bos is not None:
         source_prefix = ["<s>", *source_prefix]
     if len(source_prefix) > 1:
@@ -150,4 +123,7 @@ def main(argv: list[str]) -> None:
     with write_folder(args.output) as folder:
         write_model(build_spec(model, length), task, source_prefix, folder, args.quantization)
         copy_segmentation(folders, folder)
-    print(describe_use(args.output, length, target_prefix))
+    print(
+        f"wrote {args.output}, up to {length} tokens. CTranslate2 cuts texts in silence, unless "
+        "told otherwise (docs/pretrained.md, Serve)"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterable
@@ -40,11 +39,10 @@ class Vocabulary(NamedTuple):
         for code in candidates:
             if code in self.words and (CODE.fullmatch(code) or code in self.added):
                 return code
-        found = [match for match in map(CODE.fullmatch, self.words) if match]
-        names = ", ".join(match[match.lastindex] for match in found[:5])
+        codes = ", ".join([word for word in self.words if CODE.fullmatch(word)][:5])
         raise UserError(
             f"the vocabulary has no language {candidates[-1].strip('<>')}; give --source-lang and "
-            f"--target-lang as the model names them, such as {names or 'its documentation says'}"
+            f"--target-lang as the model names them (codes: {codes or 'none'})"
         )
 
 
@@ -77,7 +75,11 @@ def read_folder(path: Path) -> PretrainedModel:
         # NLLB's codes of languages are in tokenizer.json; transformers puts them elsewhere without.
         raise UserError(f"{path} has no {' and no '.join(VOCABULARIES)}")
     config = load_part(transformers.AutoConfig, path)
-    check_kind(path, config.model_type)
+    if config.model_type not in SUPPORTED:
+        raise UserError(
+            f"{path} has a model of type {config.model_type}; supported are marian (OPUS-MT) and "
+            "m2m_100 (M2M-100, NLLB)"
+        )
     tokenizer = load_part(transformers.AutoTokenizer, path)
     options = {"config": config, "output_loading_info": True, "dtype": "float32"}
     model, report = load_part(transformers.AutoModelForSeq2SeqLM, path, **options)
@@ -87,7 +89,7 @@ def read_folder(path: Path) -> PretrainedModel:
         size = getattr(config, "decoder_vocab_size", None) or config.vocab_size
         target = build_vocabulary(path, tokenizer.target_encoder, {}, size)
     parameters = {name: value.detach() for name, value in model.state_dict().items()}
-    return PretrainedModel(config.to_dict(), parameters, source, target, read_settings(path))
+    return PretrainedModel(config.to_dict(), parameters, source, target, tokenizer.init_kwargs)
 
 
 def load_part(kind: Any, path: Path, **options: Any) -> Any:
@@ -105,35 +107,15 @@ def load_part(kind: Any, path: Path, **options: Any) -> Any:
         ) from None
 
 
-def check_kind(path: Path, kind: str) -> None:
-    """Raise UserError if a model is of another kind than those that can be converted."""
-    if kind not in SUPPORTED:
-        raise UserError(
-            f"{path} has a model of type {kind}; supported are marian (OPUS-MT) and m2m_100 "
-            "(M2M-100, NLLB)"
-        )
-
-
 def check_parameters(path: Path, report: dict[str, Any]) -> None:
     """Raise UserError if parameters are missing, which transformers fills at random, or are there
     that such a model does not have."""
-    missing, unknown = sorted(report["missing_keys"]), sorted(report["unexpected_keys"])
-    if missing:
+    odd = sorted({*report["missing_keys"], *report["unexpected_keys"]})
+    if odd:
         raise UserError(
-            f"{path} lacks {len(missing)} parameters, such as {missing[0]}; are all of its files "
-            "there?"
+            f"{path} lacks parameters of its model, or has others, such as {odd[0]}; are all of "
+            "its files there, and adapters merged into the model?"
         )
-    if unknown:
-        raise UserError(
-            f"{path} has {len(unknown)} parameters that such a model lacks, such as {unknown[0]}; "
-            "merge adapters into the model first"
-        )
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Return tokenizer_config.json, which transformers has read already, if there is one."""
-    file = path / "tokenizer_config.json"
-    return json.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
 
 
 def read_indices(tokenizer: Any) -> tuple[dict[str, int], dict[str, int]]:

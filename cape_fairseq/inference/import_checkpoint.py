@@ -34,16 +34,6 @@ def choose_options(options: Namespace) -> dict[str, Any]:
     return {**read_dimensions(options), **found}
 
 
-def check_languages(path: Path, args: Namespace, source: str, target: str) -> None:
-    """Raise UserError if other languages are given than a checkpoint's."""
-    given = args.source_lang or source, args.target_lang or target
-    if given != (source, target):
-        raise UserError(
-            f"{path} translates from {source} to {target}, not from {given[0]} to {given[1]}; "
-            "leave out --source-lang and --target-lang"
-        )
-
-
 def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
     """Write a checkpoint without the state of its training, its dictionaries and its segmentation
     into ``output``; return the options that a model of its shape needs.
@@ -55,7 +45,10 @@ def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
     options, task = get_options(state)
     check_architecture(path, options)
     folder, source, target = find_data(path, None, task)
-    check_languages(path, args, source, target)
+    if (args.source_lang or source, args.target_lang or target) != (source, target):
+        raise UserError(
+            f"{path} translates from {source} to {target}; leave out --source-lang, --target-lang"
+        )
     for language in (source, target):
         shutil.copy(folder / f"dict.{language}.txt", output)
     if not copy_segmentation((path.parent, folder), output):

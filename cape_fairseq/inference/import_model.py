@@ -13,12 +13,13 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 import cape_fairseq.models  # noqa: F401  (registers the architecture)
-from cape_fairseq.command_line import UserError, build_parser, check_output_folder, write_folder
+from cape_fairseq.command_line import UserError, build_parser, write_folder
 from cape_fairseq.data.prefixes import PREFIXES
 from cape_fairseq.inference import import_checkpoint
 from cape_fairseq.inference.checkpoints import build_checkpoint
 from cape_fairseq.inference.hugging_face import PretrainedModel, read_folder, warn_of_added_words
 from cape_fairseq.inference.segmentation import find_sentencepiece
+from cape_fairseq.options import format_flag
 
 EXAMPLES = """
   cape-fairseq import opus-mt-en-de imported
@@ -171,8 +172,8 @@ def choose_languages(folder: Path, args: Namespace, read: PretrainedModel) -> La
 
 def format_options(options: dict[str, Any]) -> str:
     """Return options as words of the command line."""
-    flags = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-    words = [flag if value is True else f"{flag} {value}" for flag, value in flags.items() if value]
+    flags = {format_flag(name): value for name, value in options.items() if value}
+    words = [flag if value is True else f"{flag} {value}" for flag, value in flags.items()]
     return " ".join(words)
 
 
@@ -218,7 +219,6 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--source-lang", help="source language, as the model calls it")
     parser.add_argument("--target-lang", help="target language, as the model calls it")
     args = parser.parse_args(argv)
-    check_output_folder(args.output)
     try:
         with write_folder(args.output) as folder:
             read = import_checkpoint.convert if args.model.is_file() else convert

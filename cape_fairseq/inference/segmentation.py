@@ -1,16 +1,14 @@
 """Tokens and subwords of raw text, by fairseq's encoders."""
 
 import argparse
-import copy
-import itertools
 import shutil
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq.data import Dictionary, encoders
 from fairseq.tokenizer import tokenize_line
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from cape_fairseq.command_line import UserError, add_user_dir, read_lines
@@ -20,7 +18,8 @@ from cape_fairseq.data.prefixes import PREFIXES
 # Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
 # side or of both.
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
-SPACE = "▁"  # in pieces of SentencePiece
+LOADING = ("checkpoint", "data", "bpe_codes", "sentencepiece", "tokenizer")  # options
+SPACE, UNKNOWN = "▁", " \u2047 "  # in pieces of SentencePiece, and for <unk> in its text
 
 
 class SentencePiece:
@@ -36,40 +35,9 @@ class SentencePiece:
         return " ".join(self.processor.encode(text, out_type=str))
 
     def decode(self, line: str) -> str:
-        """Return the text of pieces that are separated by spaces.
-
-        Words that SentencePiece would change or drop, such as <unk> and <s>, stay as they are.
-        """
-        text = ""
-        for is_text, run in itertools.groupby(line.split(" "), key=self.is_text):
-            pieces = list(run)
-            if not is_text:
-                text += "".join(pieces)
-                continue
-            decoded = self.processor.decode_pieces(pieces).replace(SPACE, " ")
-            if pieces[0].startswith(SPACE) and not decoded.startswith(" "):
-                text += " "  # SentencePiece drops the first one
-            text += decoded
-        return text.strip()
-
-    def is_text(self, piece: str) -> bool:
-        """Return whether a piece stands for text."""
-        index = self.processor.piece_to_id(piece)
-        is_unknown = piece == self.processor.id_to_piece(self.processor.unk_id())
-        return not is_unknown and not self.processor.is_control(index)
-
-
-class Segmentation(NamedTuple):
-    """Subword segmentation: codes of subword-nmt, or SentencePiece's models of both sides."""
-
-    codes: str | None = None
-    source_model: str | None = None
-    target_model: str | None = None
-
-    @property
-    def uses_sentencepiece(self) -> bool:
-        """Return whether SentencePiece segments raw text, instead of BPE tokens."""
-        return self.target_model is not None
+        """Return the text of pieces that are separated by spaces; unknown ones stay <unk>."""
+        text = self.processor.decode_pieces(line.split(" ")).replace(SPACE, " ")
+        return text.replace(UNKNOWN, "<unk>").strip()
 
 
 def index_words(line: str, dictionary: Dictionary, uses_sentencepiece: bool) -> Tensor:
@@ -85,7 +53,8 @@ def split_pieces(line: str) -> list[str]:
 
 
 def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which a tool finds encodings, dictionaries, subwords and the tokenizer."""
+    """Add a checkpoint and :data:`LOADING`, by which a tool finds what belongs to it."""
+    parser.add_argument("checkpoint", type=Path, help="checkpoint of a translation model")
     add_user_dir(parser)
     parser.add_argument(
         "--data",
@@ -103,7 +72,7 @@ def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tokenizer",
-        choices=("moses", "space", "nltk"),
+        choices=("moses", "space"),
         help="space: the text is tokenized (default: moses; none with SentencePiece)",
     )
 
@@ -114,21 +83,19 @@ def choose_cleaning(tokenizer: str | None) -> Callable[[str], str]:
     return repair_breaks if tokenizer == "space" else clean_line
 
 
-def build_target_tokenizer(cfg: Any, target_lang: str) -> Any:
-    """Build the tokenizer of fairseq for the target language, or None."""
-    cfg = copy.deepcopy(cfg)
-    if OmegaConf.is_config(cfg) and "source_lang" in cfg:
-        cfg.source_lang = target_lang
-    return encoders.build_tokenizer(cfg)
+def build_tokenizer(name: str | None, source_lang: str, target_lang: str) -> Any:
+    """Build a tokenizer of fairseq, or None."""
+    options = Namespace(tokenizer=name, source_lang=source_lang, target_lang=target_lang)
+    return encoders.build_tokenizer(options)
 
 
 def find_segmentation(
     folders: Sequence[Path],
     bpe_codes: str | Path | None = None,
     sentencepiece: Sequence[str | Path] = (),
-) -> Segmentation:
-    """Find the subword segmentation of a model: the given files, or those of the first folder that
-    has some.
+) -> tuple[Any, Any]:
+    """Build the segmentation of both sides, or None: of the given files, or of those of the first
+    folder that has some.
 
     Raises:
         UserError: there is no such file, or it has no codes.
@@ -143,7 +110,7 @@ def find_segmentation(
         return find_sentencepiece(given)
     files = find_files(folders)
     if not files:
-        return Segmentation()
+        return None, None
     return find_codes(files[0]) if files[0].name == CODES else find_sentencepiece(files)
 
 
@@ -157,26 +124,25 @@ def find_files(folders: Sequence[Path]) -> list[Path]:
     return []
 
 
-def find_sentencepiece(models: list[Path]) -> Segmentation:
-    """Return the segmentation by one model of SentencePiece, or by one of each side."""
-    import sentencepiece
-
+def find_sentencepiece(models: list[Path]) -> tuple[SentencePiece, SentencePiece]:
+    """Build the segmentation by one model of SentencePiece, or by one of each side."""
     if len(models) > 2:
         raise UserError(
             "--sentencepiece takes one model, or one of the source and one of the target"
         )
+    built = []
     for path in models:
         if not path.is_file():
             raise UserError(f"there is no model of SentencePiece {path}")
         try:
-            sentencepiece.SentencePieceProcessor(model_file=str(path))
+            built.append(SentencePiece(str(path)))
         except (OSError, RuntimeError):
             raise UserError(f"{path} is not a model of SentencePiece") from None
-    return Segmentation(None, str(models[0]), str(models[-1]))
+    return built[0], built[-1]
 
 
-def find_codes(codes: Path) -> Segmentation:
-    """Return the segmentation by codes of subword-nmt, or raise UserError."""
+def find_codes(codes: Path) -> tuple[Any, Any]:
+    """Build the segmentation by codes of subword-nmt, or raise UserError."""
     if not codes.is_file():
         raise UserError(f"there are no BPE codes {codes}")
     lines = [line for line in read_lines(codes) if not line.startswith("#version")]
@@ -189,7 +155,8 @@ def find_codes(codes: Path) -> Segmentation:
             f"({'a vocabulary does not work' if is_vocabulary else f'see code {wrong}'}); give the "
             "output of subword-nmt learn-bpe or learn-joint-bpe-and-vocab"
         )
-    return Segmentation(str(codes))
+    bpe = encoders.build_bpe(Namespace(bpe="subword_nmt", bpe_codes=str(codes)))
+    return bpe, bpe
 
 
 def copy_segmentation(folders: Sequence[Path], output: Path) -> list[Path]:

@@ -2,11 +2,10 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from cape_fairseq.command_line import build_parser, decode_lines, parse_count
 from cape_fairseq.inference.long_text import LongTextOptions, add_long_text_options
-from cape_fairseq.inference.segmentation import add_segmentation_options
+from cape_fairseq.inference.segmentation import LOADING, add_segmentation_options
 from cape_fairseq.inference.translator import Translator
 
 EXAMPLES = """
@@ -26,7 +25,6 @@ DESCRIPTION = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the tool."""
     add = parser.add_argument
-    add("checkpoint", type=Path, help="checkpoint of a translation model")
     add_segmentation_options(parser)
     add(
         "--language",
@@ -53,17 +51,8 @@ def main(argv: list[str]) -> None:
     add_options(parser)
     args = parser.parse_args(argv)
     lines = list(decode_lines(sys.stdin.buffer, "the input"))
-    translator = Translator(
-        args.checkpoint,
-        data=args.data,
-        bpe_codes=args.bpe_codes,
-        tokenizer=args.tokenizer,
-        language=args.language,
-        cpu=args.cpu,
-        sentencepiece=args.sentencepiece,
-        max_subwords=args.max_subwords,
-        **{name: getattr(args, name) for name in vars(LongTextOptions())},
-    )
+    names = (*LOADING, "language", "cpu", "max_subwords", *vars(LongTextOptions()))
+    translator = Translator(**{name: getattr(args, name) for name in names})
     translations = translator.translate(
         lines,
         context=not args.no_context,

@@ -19,9 +19,8 @@ from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.hub import MAX_TOKENS, SEARCH_TOKENS, build_hub
 from cape_fairseq.inference.long_text import LongText, LongTextOptions
 from cape_fairseq.inference.segmentation import (
-    Segmentation,
     SentencePiece,
-    build_target_tokenizer,
+    build_tokenizer,
     check_unsegmented,
     choose_cleaning,
     find_segmentation,
@@ -64,27 +63,27 @@ class Translator:
     ) -> None:
         path, long_text = Path(checkpoint), LongTextOptions(**long_text)
         model, task = load_model(path, data)
-        self.language = choose_rules(language or task.cfg.source_lang)
-        self.joiner = find_joiner(task.cfg.target_lang)
+        source_lang, target_lang = task.cfg.source_lang, task.cfg.target_lang
+        self.language = choose_rules(language or source_lang)
+        self.joiner = find_joiner(target_lang)
         self.clean = choose_cleaning(tokenizer)
         folders = (path.parent, Path(task.cfg.data))
-        segmentation = find_segmentation(folders, bpe_codes, sentencepiece)
-        if segmentation == Segmentation():
-            check_unsegmented(path, task.source_dictionary)
-        if tokenizer is None and not segmentation.uses_sentencepiece:
+        bpe, self.target_bpe = find_segmentation(folders, bpe_codes, sentencepiece)
+        self.uses_sentencepiece = isinstance(bpe, SentencePiece)
+        if tokenizer is None and not self.uses_sentencepiece:
             tokenizer = "moses"
-        self.model = build_hub(model, task, tokenizer, segmentation)
-        self.uses_sentencepiece, self.target_bpe = segmentation.uses_sentencepiece, self.model.bpe
-        if self.uses_sentencepiece:
-            self.target_bpe = SentencePiece(segmentation.target_model)
+        self.target_tokenizer = build_tokenizer(tokenizer, target_lang, target_lang)
+        self.model = build_hub(
+            model, task, build_tokenizer(tokenizer, source_lang, target_lang), bpe
+        )
         self.set_prefixes(*read_prefixes(folders))
-        target_lang = task.cfg.target_lang
-        self.target_tokenizer = build_target_tokenizer(self.model.cfg.tokenizer, target_lang)
         self.has_context = is_document_model(model)
         self.long_text = LongText.of(model, long_text)
         is_in_one_pass = self.long_text is not None and self.long_text.training_length > 0
         limit = max_subwords or (UNLIMITED if is_in_one_pass else MAX_SUBWORDS)
         self.max_subwords = min(limit, model.encoder.max_positions())
+        if bpe is None:
+            check_unsegmented(path, self.model.src_dict)
         self.model.eval()
         if torch.cuda.is_available() and not cpu:
             self.model.cuda()

@@ -13,8 +13,7 @@ logger = logging.getLogger(__name__)
 
 def check_lengths(split: str, stacks: Stacks, limit: int) -> None:
     """Warn of pairs that are longer than ``--stack-max-tokens``, or raise ValueError if all are."""
-    pairs = stacks.pairs
-    longer = int((pairs.measure() - pairs.separators > limit).sum())
+    longer = int((stacks.measure() - stacks.separators > limit).sum())
     if not len(stacks):  # empty lines between documents are no pairs
         raise ValueError(
             f"{split} has no pair of at most {limit} tokens; give a larger --stack-max-tokens"
@@ -26,7 +25,7 @@ def check_lengths(split: str, stacks: Stacks, limit: int) -> None:
 
 def warn_of_single_pairs(split: str, stacks: Stacks, probability: float, path: Path) -> None:
     """Warn if every document has one pair, so that no two pairs can be joined."""
-    documents = stacks.pairs.documents
+    documents = stacks.documents
     if documents is None or probability < 1 or any(len(group) > 1 for group in stacks.groups):
         return
     count = 1 + sum(a != b for a, b in itertools.pairwise(documents))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cape_fairseq.data.separator import Separator
 from cape_fairseq.data.stacking import (
+    PAPER_MIN_TOKENS,
     edit_junctions,
     edit_sentence,
     group_by_tokens,
@@ -19,8 +20,6 @@ from cape_fairseq.data.stacking import (
 )
 
 logger = logging.getLogger(__name__)
-
-Groups = Sequence[Sequence[int]]
 
 
 class JunctionEditor:
@@ -51,74 +50,65 @@ class JunctionEditor:
         return tokens if (indices == unk).sum() > (tokens == unk).sum() else indices
 
 
-class Pairs(NamedTuple):
-    """The sentence pairs that stacks are made of; it can be pickled for workers."""
+class Stacks:
+    """The stacks of an epoch, which both sides share.
 
-    source_sizes: np.ndarray  # tokens of each sentence, with EOS
-    target_sizes: np.ndarray
-    documents: Sequence[Any] | None  # name of each pair's document; no stack has pairs of two
-    separators: int  # tokens between two sentences of a stack: 0 or 1
+    Args:
+        cfg: the options of ``stacked_translation``.
+        source_sizes, target_sizes: tokens of each sentence, with EOS.
+        documents: name of each pair's document; no stack has pairs of two.
+    """
+
+    def __init__(
+        self, cfg: Any, source_sizes: Any, target_sizes: Any, documents: Sequence | None
+    ) -> None:
+        self.cfg, self.documents = cfg, documents
+        self.source_sizes, self.target_sizes = np.asarray(source_sizes), np.asarray(target_sizes)
+        self.separators = int(cfg.stack_junction == "separator")  # between two sentences
+        self.groups: Sequence[Sequence[int]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what workers read."""
+        return {"groups": self.groups}
+
+    def __len__(self) -> int:
+        return len(self.groups)
 
     def measure(self) -> np.ndarray:
         """Return the tokens of each pair's longer side, of which a stack has so many."""
         return np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
 
-
-class SamplingRule(NamedTuple):
-    """Stacks of mixed lengths, sampled for each epoch (:func:`sample_groups`)."""
-
-    probability: float
-    max_tokens: int
-    seed: int
-
-    def group(self, pairs: Pairs, epoch: int) -> Groups:
-        """Return the pairs of each stack."""
-        key = self.seed, epoch
-        return sample_groups(
-            pairs.measure(),
-            self.probability,
-            self.max_tokens,
-            key,
-            pairs.documents,
-            pairs.separators,
-        )
-
-
-class JoiningRule(NamedTuple):
-    """Stacks of a minimum length (:func:`group_by_tokens`)."""
-
-    minimum: int  # target tokens, or sentences
-    counts_sentences: bool
-    max_tokens: int | None  # of the pairs' longer sides; longer stacks are left out
-    keeps_rest: bool  # keep a shorter stack at the end of a document
-    swaps: bool  # move the first sentence of each stack to its end
-
-    def group(self, pairs: Pairs, epoch: int) -> Groups:
-        """Return the pairs of each stack."""
-        lengths = (pairs.target_sizes - 1).tolist()
-        if self.counts_sentences:
-            lengths = [1] * len(lengths)
-        groups = group_by_tokens(lengths, self.minimum, pairs.documents, self.keeps_rest)
-        if self.max_tokens is not None:
-            sizes = pairs.measure()
-            groups = [group for group in groups if sizes[list(group)].sum() <= self.max_tokens]
-        return list(map(move_first, groups)) if self.swaps else groups
-
-
-class Stacks:
-    """The stacks of an epoch, which both sides share."""
-
-    def __init__(self, pairs: Pairs, rule: SamplingRule | JoiningRule) -> None:
-        self.pairs, self.rule = pairs, rule
-        self.groups: Groups = []
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
     def make(self, epoch: int) -> None:
         """Make the stacks of an epoch, without empty lines."""
-        groups, sizes = self.rule.group(self.pairs, epoch), self.pairs.source_sizes
-        self.groups = [group for group in groups if any(sizes[i] > 1 for i in group)]
+        groups = self.join() if self.cfg.stack_probability is None else self.sample(epoch)
+        self.groups = [group for group in groups if any(self.source_sizes[i] > 1 for i in group)]
+
+    def sample(self, epoch: int) -> list[range]:
+        """Sample stacks of mixed lengths (:func:`sample_groups`)."""
+        return sample_groups(
+            self.measure(),
+            self.cfg.stack_probability,
+            self.cfg.stack_max_tokens or PAPER_MIN_TOKENS,
+            (int(self.cfg.seed), epoch),
+            self.documents,
+            self.separators,
+        )
+
+    def join(self) -> list[Sequence[int]]:
+        """Make stacks of a minimum length (:func:`group_by_tokens`)."""
+        cfg, lengths = self.cfg, (self.target_sizes - 1).tolist()
+        if cfg.stack_sentences:
+            lengths = [1] * len(lengths)
+        groups = group_by_tokens(lengths, find_minimum(cfg), self.documents, cfg.stack_keep_rest)
+        if cfg.stack_max_tokens is not None:
+            sizes = self.measure()
+            groups = [group for group in groups if sizes[list(group)].sum() <= cfg.stack_max_tokens]
+        return list(map(move_first, groups)) if cfg.stack_swap else groups
+
+
+def find_minimum(cfg: Any) -> int:
+    """Return the minimum of a stack, of target tokens or sentences."""
+    return cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS
 
 
 class JoinedSide(torch.utils.data.Dataset):
@@ -206,9 +196,6 @@ class StackedDataset(LanguagePairDataset):
         self.stacks.make(epoch)
         self.src_sizes, self.tgt_sizes = self.src.sizes, self.tgt.sizes
         self.sizes = np.vstack((self.src_sizes, self.tgt_sizes)).T
-        self.report()
-
-    def report(self) -> None:
         groups = self.stacks.groups
         if not len(groups):
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
-from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -33,12 +33,10 @@ from cape_fairseq.tasks.checks import (
 )
 from cape_fairseq.tasks.stacked_dataset import (
     JoinedSide,
-    JoiningRule,
     JunctionEditor,
-    Pairs,
-    SamplingRule,
     StackedDataset,
     Stacks,
+    find_minimum,
 )
 
 logger = logging.getLogger(__name__)
@@ -136,7 +134,7 @@ class StackedTranslationTask(TranslationTask):
         documents = read_documents(path, pairs.src_sizes, pairs.tgt_sizes)
         marks = "" if documents else f", one document: no {path.name} or empty line marks several"
         logger.info(f"stacking {split}, junction {self.cfg.stack_junction}{marks}")
-        stacks = self.build_stacks(pairs, documents)
+        stacks = Stacks(self.cfg, pairs.src_sizes, pairs.tgt_sizes, documents)
         source_prefix, target_prefix = read_prefixes([Path(folder)])
         dataset = StackedDataset(
             pairs,
@@ -150,11 +148,10 @@ class StackedTranslationTask(TranslationTask):
             check_lengths(split, stacks, self.cfg.stack_max_tokens or PAPER_MIN_TOKENS)
             warn_of_single_pairs(split, stacks, self.cfg.stack_probability, path)
         elif not len(dataset):
-            minimum = self.cfg.stack_sentences or self.cfg.stack_min_tokens or PAPER_MIN_TOKENS
             text = f"every document of {split}" if documents else split
             unit = "sentences" if self.cfg.stack_sentences else "target tokens"
             raise ValueError(
-                f"{text} has fewer than {minimum} {unit}, so there is no stack; "
+                f"{text} has fewer than {find_minimum(self.cfg)} {unit}, so there is no stack; "
                 "give a smaller --stack-min-tokens or --stack-sentences, or --stack-keep-rest"
             )
         self.datasets[split] = dataset
@@ -173,23 +170,6 @@ class StackedTranslationTask(TranslationTask):
         separator = Separator(dictionary) if junction == "separator" else None
         codes = index_prefix(dictionary, prefix)
         return JoinedSide(stacks, sentences, sizes, dictionary, separator, editor, codes)
-
-    def build_stacks(self, pairs: LanguagePairDataset, documents: Optional[list]) -> Stacks:
-        cfg = self.cfg
-        sizes = np.asarray(pairs.src_sizes), np.asarray(pairs.tgt_sizes)
-        separators = int(cfg.stack_junction == "separator")
-        if cfg.stack_probability is not None:
-            limit = cfg.stack_max_tokens or PAPER_MIN_TOKENS
-            rule = SamplingRule(cfg.stack_probability, limit, int(cfg.seed))
-        else:
-            rule = JoiningRule(
-                minimum=cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS,
-                counts_sentences=cfg.stack_sentences is not None,
-                max_tokens=cfg.stack_max_tokens,
-                keeps_rest=cfg.stack_keep_rest,
-                swaps=cfg.stack_swap,
-            )
-        return Stacks(Pairs(*sizes, documents, separators), rule)
 
     def inference_step(
         self, generator: Any, models: Any, sample: Any, prefix_tokens: Any = None, **kwargs: Any

@@ -10,12 +10,8 @@ from scipy import stats
 
 from cape_fairseq.cli import TOOLS, main
 from cape_fairseq.evaluation.generated import join_sentences, read_translations
-from cape_fairseq.evaluation.position_loss import average_bins, average_windows, build_matrix
-from cape_fairseq.evaluation.scores import (
-    compute_kept_ends,
-    compute_length_ratio,
-    count_sentence_ends,
-)
+from cape_fairseq.evaluation.position_loss import average_spans, build_matrix
+from cape_fairseq.evaluation.scores import SENTENCE_END, compute_kept_ends, compute_length_ratio
 from tests.evaluation.support import RNG, make_rows, write_output
 
 
@@ -23,11 +19,11 @@ class TestPositionLoss:
     def test_means_over_bins_and_windows(self):
         scores = [-RNG.random(n) for n in (4, 7, 2)]
         matrix = build_matrix(scores)  # EOS is left out
-        bins = average_bins(matrix, [0, 2, 6])
+        bins = average_spans(matrix, [0, 2], [2, 6])
         first = -np.concatenate([s[:-1][:2] for s in scores])
         assert bins.mean[0] == pytest.approx(first.mean())
         assert bins.sentences.tolist() == [3, 2]
-        windows = average_windows(matrix, 3)
+        windows = average_spans(matrix, [0, 0, 1, 2, 3, 4], [2, 3, 4, 5, 6, 6])
         for position in range(6):
             near = [
                 -s[:-1][p]
@@ -39,7 +35,7 @@ class TestPositionLoss:
 
     def test_errors_are_standard_errors_of_independent_sentences(self):
         scores = [-RNG.random(2) for _ in range(50)]
-        found = average_bins(build_matrix(scores), [0, 1])
+        found = average_spans(build_matrix(scores), [0], [1])
         values = np.array([s[0] for s in scores])
         expected = values.std(ddof=1) / math.sqrt(50)
         assert found.error[0] == pytest.approx(expected, rel=0.02)
@@ -92,7 +88,7 @@ def test_length_ratio_and_sentences_kept():
     ],
 )
 def test_sentences_kept_of_a_perfect_translation(text, count):
-    assert count_sentence_ends(text) == count
+    assert len(SENTENCE_END.findall(text)) == count
     assert compute_kept_ends([text, "a b"], [text, "a b"]) == (1.0 if count else None)
 
 

@@ -90,7 +90,7 @@ class TestTranslate:
         assert "vocab.en" in error
         codes = tmp_path / "codes"
         codes.write_text("#version: 0.2\nt h\n2 0\nth e</w>\n\n")  # 2 0 is a pair of symbols
-        assert find_segmentation([tmp_path], codes).codes == str(codes)
+        assert find_segmentation([tmp_path], codes)[0].encode("2 0") == "2 0"
         text = "xylophone quartz jumps vext " * 10
         status, _, error = self.call(arguments, text.encode(), monkeypatch, capsys)
         assert status == 1

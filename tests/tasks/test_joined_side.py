@@ -10,7 +10,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.separator import Separator
-from cape_fairseq.tasks.stacked_dataset import JoinedSide, JoiningRule, Pairs, Stacks
+from cape_fairseq.tasks.stacked_dataset import JoinedSide, Stacks
+from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig
 from tests.tasks.support import make_task
 
 BOS, EOS = 0, 2
@@ -59,7 +60,8 @@ def test_a_stack_without_separators_has_them_once(coded_data, junction):
 def test_a_separator_or_an_end_in_the_text_is_an_unknown_word():
     sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
     sizes = np.array([4, 2])
-    stacks = Stacks(Pairs(sizes, sizes, None, 1), JoiningRule(2, True, None, False, False))
+    cfg = StackedTranslationConfig(stack_junction="separator", stack_sentences=2)
+    stacks = Stacks(cfg, sizes, sizes, None)
     stacks.make(epoch=1)
     words = Dictionary()
     side = JoinedSide(stacks, sentences, sizes, words, Separator(words))

@@ -97,7 +97,7 @@ def test_longer_pairs_are_left_out_with_a_warning(data_bin, caplog):
     task.load_dataset("train")
     dataset = task.datasets["train"]
     assert max(dataset.src_sizes.max(), dataset.tgt_sizes.max()) <= 8 + 1  # EOS
-    pairs = task.datasets["train"].stacks.pairs
+    pairs = task.datasets["train"].stacks
     longer = int((np.maximum(pairs.source_sizes, pairs.target_sizes) - 1 > 8).sum())
     assert 0 < longer < len(pairs.source_sizes)
     assert f" {longer} pairs" in caplog.text.replace(",", "")
