@@ -125,7 +125,7 @@ def read_pairs(source: Path, target: Path) -> list[tuple[str, str]]:
     sides = [list(read_lines(path)) for path in (source, target)]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
-            f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}; they must be equal"
+            f"{source} has {len(sides[0])} lines and {target} {len(sides[1])}; both need as many"
         )
     return list(zip(*sides, strict=True))
 

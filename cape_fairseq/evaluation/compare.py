@@ -1,19 +1,14 @@
 """``cape-fairseq compare``: one table of several systems' scores."""
 
-from __future__ import annotations
-
-import itertools
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cape_fairseq.command_line import (
-    UserError,
     add_files,
     add_results,
     build_parser,
     format_table,
     parse_files,
-    read_lines,
     write_results,
 )
 from cape_fairseq.evaluation.generated import check_references, join_sentences, read_translations
@@ -35,44 +30,6 @@ EXAMPLES = """
 DIGITS = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}
 
 
-class Reference(NamedTuple):
-    """A reference of a sentence per line, with empty lines between documents."""
-
-    lines: list[str]
-    documents: list[list[int]]  # numbers of the lines of each
-
-    @classmethod
-    def read(cls, path: Path) -> Reference:
-        """Read a reference, or raise UserError if it is empty."""
-        lines = [line.strip() for line in read_lines(path)]
-        runs = itertools.groupby(range(len(lines)), key=lambda number: bool(lines[number]))
-        documents = [list(numbers) for has_text, numbers in runs if has_text]
-        if not documents:
-            raise UserError(f"{path} is empty")
-        return cls(lines, documents)
-
-    def join(self, lines: list[str]) -> list[str]:
-        """Join the sentences of each document."""
-        return [" ".join(lines[number] for number in document) for document in self.documents]
-
-    def read_translation(self, path: Path) -> list[str]:
-        """Read the translation of each document from a file of as many lines.
-
-        Raises:
-            UserError: the file has another number of lines, or text between documents.
-        """
-        lines = [line.strip() for line in read_lines(path)]
-        if len(lines) != len(self.lines):
-            raise UserError(
-                f"{path} has {len(lines)} lines and the reference {len(self.lines)}; translate "
-                "with cape-fairseq translate --no-split"
-            )
-        for number, (line, own) in enumerate(zip(lines, self.lines, strict=True), 1):
-            if line and not own:
-                raise UserError(f"{path}: line {number} has text where the reference has none")
-        return self.join(lines)
-
-
 def measure(
     files: dict[str, list[Path]],
     reference: Path | None = None,
@@ -85,22 +42,17 @@ def measure(
     Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``. Sentences
     that make up the texts of the first system are joined to them.
     """
-    aligned = None if reference is None else Reference.read(reference)
     whole = []
     systems, references_of, bleus = {}, {}, {}
     for name, paths in files.items():
         seeds, first = [], None
         for path in paths:
-            if aligned is None:
-                sentences = read_translations(path)
-                own = [sentence.reference for sentence in sentences]
-                whole = whole or sentences
-                joined = join_sentences(sentences, whole)
-                texts = [text.detokenized for text in joined]
-                references = [text.reference for text in joined]
-            else:
-                texts = aligned.read_translation(path)
-                own = references = aligned.join(aligned.lines)
+            sentences = read_translations(path, reference)
+            own = [sentence.reference for sentence in sentences]
+            whole = whole or sentences
+            joined = join_sentences(sentences, whole)
+            texts = [text.detokenized for text in joined]
+            references = [text.reference for text in joined]
             first = first or own
             check_references(path, own, paths[0], first)
             seeds.append(score_translations(texts, references, language, tokenize))
@@ -152,7 +104,7 @@ def main(argv: list[str]) -> None:
         type=Path,
         metavar="FILE",
         help="reference text; the files are then outputs of cape-fairseq translate --no-split, "
-        "with as many lines, and empty lines between documents",
+        "with as many lines",
     )
     parser.add_argument("--language", help="target language, for sacreBLEU's tokenizer")
     parser.add_argument("--tokenize", help="another of sacreBLEU's tokenizers (default: 13a)")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cape_fairseq.command_line import UserError, read_lines
+from cape_fairseq.command_line import UserError, read_lines, read_pairs
 
 PIECE = re.compile(r"\S@@ |▁")
 LINE = re.compile(r"^([STHDP])-(\d+)\t(.*)$")
@@ -57,8 +57,11 @@ def read_generated(path: Path) -> list[Sentence]:
     return [sentences[number] for number in sorted(sentences)]
 
 
-def read_translations(path: Path) -> list[Sentence]:
-    """Return the sentences of an output of fairseq-generate, which have references and words."""
+def read_translations(path: Path, reference: Path | None = None) -> list[Sentence]:
+    """Return the sentences of an output of fairseq-generate, which have references and words, or of
+    ``cape-fairseq translate`` with a ``reference``."""
+    if reference is not None:
+        return read_aligned(path, reference)
     sentences = read_generated(path)
     if any(sentence.reference is None for sentence in sentences):
         raise UserError(f"{path} has no references; binarize both sides of the test set")
@@ -69,6 +72,20 @@ def read_translations(path: Path) -> list[Sentence]:
             f"{path} has {pieces} marks of subwords; generate with --remove-bpe, pieces of "
             "SentencePiece with --remove-bpe=sentencepiece"
         )
+    return sentences
+
+
+def read_aligned(path: Path, reference: Path) -> list[Sentence]:
+    """Return the sentences of a translation with as many lines as its reference, where an empty
+    line is none."""
+    sentences = []
+    for number, (line, own) in enumerate(read_pairs(path, reference), 1):
+        if line.strip() and not own.strip():
+            raise UserError(f"{path}: line {number} has text where the reference has none")
+        if own.strip():
+            sentences.append(Sentence(reference=own, detokenized=line))
+    if not sentences:
+        raise UserError(f"{reference} is empty")
     return sentences
 
 

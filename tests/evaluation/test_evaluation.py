@@ -134,7 +134,7 @@ def test_a_literal_mark_of_subwords_stays(tmp_path, capsys):
     assert "100.00" in capsys.readouterr().out
 
 
-def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
+def test_compare_reads_aligned_lines(tmp_path, capsys):
     (tmp_path / "ref").write_text("a b c d .\ne f g h .\n\ni j k l .\n")
     (tmp_path / "one").write_text("a b c d .\ne f g x .\n\ni j k l .\n")
     (tmp_path / "wide").write_text("\na b c d .\n\n\ni j k l .\n\n")
@@ -145,14 +145,15 @@ def test_compare_reads_aligned_lines_of_documents(tmp_path, capsys):
     files = [f"a={tmp_path / 'one'},{tmp_path / 'two'}"]
     assert main([*arguments, *files, "--json", str(output)]) == 0
     found = json.loads(output.read_text())["systems"]["a"]["bleu"]
-    references = ["a b c d . e f g h .", "i j k l ."]
+    references = ["a b c d .", "e f g h .", "i j k l ."]
     scores = [
-        BLEU(force=True).corpus_score([text, "i j k l ."], [references]).score
-        for text in ("a b c d . e f g x .", "a b c d .")
+        BLEU(force=True).corpus_score(["a b c d .", text, "i j k l ."], [references]).score
+        for text in ("e f g x .", "")
     ]
     assert found["mean"] == pytest.approx(np.mean(scores))
     assert main([*arguments, f"a={tmp_path / 'bad'}"]) == 1
-    assert "--no-split" in capsys.readouterr().err
+    assert main(["compare", "--reference", str(tmp_path / "two"), f"a={tmp_path / 'one'}"]) == 1
+    assert "line 2" in capsys.readouterr().err
     wide = str(tmp_path / "wide")
     assert main(["compare", "--reference", wide, f"a={wide}"]) == 0
     assert "100.00" in capsys.readouterr().out
