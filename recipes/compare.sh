@@ -2,7 +2,8 @@
 # Compare position encodings on your own text: train each with every seed, translate, score, and write
 # OUT/report.md. TEXT has train.en, train.de, valid.en and so on. The same command continues after an interruption.
 #
-#   TEXT=DIR [ENCODINGS="sinpos; cape; rope_cross"] [SEEDS="1 10000001 20000001"] [LONGEST=L] [OUT=runs/compare] recipes/compare.sh [--dry-run] [-- OPTIONS]
+#   TEXT=DIR [ENCODINGS="sinpos; cape; rope_cross"] [SEEDS="1 10000001 20000001"] [LONGEST=L] [OUT=runs/compare]
+#       recipes/compare.sh [--dry-run] [-- OPTIONS]
 #
 # A system is an encoding, or NAME: ENCODING OPTIONS, for instance "cape50: cape --cape-global-shift 50".
 # Differences are to the first system. With LONGEST=L the texts of training are sentences and stacks of at
@@ -51,8 +52,8 @@ done
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 DATA=$OUT/data-bin
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
-keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})" "BPE=$BPE" "MERGES=$MERGES" \
-    "SRC=$SRC" "TGT=$TGT" "SIZE=$SIZE" "LR=$LR" "WARMUP=$WARMUP" "LONGEST=$LONGEST" "BEAM=$BEAM" "OPTIONS=${OPTIONS[*]}"
+keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})" "BPE=$BPE" \
+    "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT" "SIZE=$SIZE" "LR=$LR" "WARMUP=$WARMUP" "LONGEST=$LONGEST" "BEAM=$BEAM" "OPTIONS=${OPTIONS[*]}"
 prepare_text "$MERGES"
 
 stacks=(--task stacked_translation --stack-junction none)
@@ -66,8 +67,9 @@ train() {  # train SAVE SEED ENCODING OPTIONS...: it resumes from checkpoint_las
     local save=$1 seed=$2 encoding=$3 start=$SECONDS resumes=; shift 3
     if is_trained "$save" "$UPDATES"; then return; fi
     if [ -e "$save/checkpoint_last.pt" ]; then resumes=yes; fi
-    fit "$save" "$UPDATES" --arch "${encoding}_transformer$SIZE" --seed "$seed" --lr "$LR" --warmup-updates "$WARMUP" --max-tokens 4096 \
-        --no-epoch-checkpoints --save-interval-updates 500 --keep-interval-updates 1 "${training[@]}" "$@" "${OPTIONS[@]}"
+    fit "$save" "$UPDATES" --arch "${encoding}_transformer$SIZE" --seed "$seed" --lr "$LR" --warmup-updates "$WARMUP" \
+        --max-tokens 4096 --no-epoch-checkpoints --save-interval-updates 500 --keep-interval-updates 1 \
+        "${training[@]}" "$@" "${OPTIONS[@]}"
     if [ -n "$DRY_RUN" ]; then return; fi
     echo "${resumes:+at least }$((SECONDS - start))" > "$save/seconds"
     mark_trained "$save" "$UPDATES" "$save"/*.txt
@@ -81,9 +83,10 @@ evaluate() {  # evaluate SAVE: translations and losses of every test
             within) options=("${stacks[@]}" --stack-min-tokens $((LONGEST / 2)) --stack-max-tokens "$LONGEST") ;;
             beyond) options=("${stacks[@]}" --stack-min-tokens $((4 * LONGEST))) ;;
         esac
-        options+=(--user-dir "$USER_DIR" --path "$save/checkpoint_last.pt" --source-lang "$SRC" --target-lang "$TGT" --num-workers 0)
-        options+=(--max-source-positions 100000 --max-target-positions 100000)
-        write "$save/$test.txt" fairseq-generate "$DATA" "${options[@]}" --beam "$BEAM" --max-len-a 2 --max-len-b 10 "${REMOVE_BPE[@]}" "${DETOKENIZE[@]}"
+        options+=(--user-dir "$USER_DIR" --path "$save/checkpoint_last.pt" --source-lang "$SRC" --target-lang "$TGT")
+        options+=(--num-workers 0 --max-source-positions 100000 --max-target-positions 100000)
+        write "$save/$test.txt" fairseq-generate "$DATA" "${options[@]}" --beam "$BEAM" --max-len-a 2 --max-len-b 10 \
+            "${REMOVE_BPE[@]}" "${DETOKENIZE[@]}"
         write "$save/$test.loss.txt" fairseq-generate "$DATA" "${options[@]}" --score-reference
     done
 }
@@ -126,6 +129,8 @@ report() {
     text "" "## Learning curves" "" "![learning curves](learning_curves.png)" ""
     mapfile -t files < <(list_files train.log)
     run python "$ROOT/recipes/plot_learning_curves.py" "$OUT/learning_curves.png" "${files[@]}"
-    for name in "${names[@]}"; do text "- $name: $UPDATES updates, $(cat "$OUT/$name"/*/seconds 2> /dev/null | paste -sd,) seconds"; done
+    for name in "${names[@]}"; do
+        text "- $name: $UPDATES updates, $(cat "$OUT/$name"/*/seconds 2> /dev/null | paste -sd,) seconds"
+    done
 }
 write_report

@@ -3,18 +3,21 @@
 # documents with windows of sentences. Then translate the test set document by document and sentence by
 # sentence, and print BLEU and the loss by position.
 #
-#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] [TARGET_CONTEXT=0] recipes/documents.sh [--dry-run] [-- OPTIONS]
+#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/documents] [CONTEXT=1] [TARGET_CONTEXT=0]
+#       recipes/documents.sh [--dry-run] [-- OPTIONS]
 #
 # TEXT is that of recipes/train.sh, and has train.documents, valid.documents and test.documents with the
 # name of the document in every line (without them a split is one document). The model sees CONTEXT earlier
 # sentences of the source, and TARGET_CONTEXT of its translations. Also BPE, MERGES, LR,
-# UPDATES, WARMUP (of the sentence model) and SEED; STACKS, the longest stack in training; LENGTHS, at which test documents are cut; and options of
+# UPDATES, WARMUP (of the sentence model) and SEED; STACKS, the longest stack in training; LENGTHS, at which test
+# documents are cut; and options of
 # fairseq-train after -- or in EXTRA, as in recipes/train.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 need TEXT "give the folder of your text: TEXT=DIR recipes/documents.sh"
-export TEXT=${TEXT%/} SRC=${SRC:-en} TGT=${TGT:-de} ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
+export TEXT=${TEXT%/} SRC=${SRC:-en} TGT=${TGT:-de}
+export ARCH=${ARCH:-rope_cross_transformer_tiny} OUT=${OUT:-runs/documents} SEED=${SEED:-1}
 CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0} STACKS=${STACKS:-400} LENGTHS=${LENGTHS:-"300 1000"}
 case $ARCH in
     *_tiny) export LR=${LR:-4e-3} UPDATES=${UPDATES:-3000} ;;
@@ -40,7 +43,8 @@ bash "$ROOT/recipes/train.sh" "$@"
 # multiple of 8 texts would leave a fifth of each batch empty.
 MORE=$(((UPDATES + 4) / 5)) HALF=$(awk -v lr="$LR" 'BEGIN { print lr / 2 }')
 MORE_WARMUP=$((MORE < 600 ? (MORE + 5) / 6 : 100))  # a sixth of the updates, at most 100
-keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}" \
+keep_settings "$SAVE" "CONTEXT=$CONTEXT" "TARGET_CONTEXT=$TARGET_CONTEXT" "STACKS=$STACKS" \
+    "DOCUMENTS_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.documents)" "LR=$LR" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}" \
     "DETOKENIZE=${DETOKENIZE[*]}"
 if [ -z "$DRY_RUN" ]; then
     if [ -e "$SAVE/sentence_updates" ] && ! cmp -s "$SENTENCES/trained" "$SAVE/sentence_updates"; then
@@ -50,17 +54,18 @@ if [ -z "$DRY_RUN" ]; then
     cp "$SENTENCES/trained" "$SAVE/sentence_updates"
 fi
 if ! is_trained "$SAVE" "$MORE"; then
-    fit "$SAVE" "$MORE" --arch "$ARCH" --finetune-from-model "$SENTENCES/checkpoint_best.pt" --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" \
-        --task stacked_translation --stack-junction separator --stack-probability 0.5 --stack-max-tokens "$STACKS" --required-batch-size-multiple 1 \
-        --seed "$SEED" --lr "$HALF" --warmup-updates "$MORE_WARMUP" --max-tokens 4096 \
+    fit "$SAVE" "$MORE" --arch "$ARCH" --finetune-from-model "$SENTENCES/checkpoint_best.pt" \
+        --sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation --stack-junction separator --stack-probability 0.5 \
+        --stack-max-tokens "$STACKS" --required-batch-size-multiple 1 --seed "$SEED" --lr "$HALF" --warmup-updates "$MORE_WARMUP" --max-tokens 4096 \
         --keep-last-epochs 2 --save-interval-updates 500 --keep-interval-updates 1 "${OPTIONS[@]}"
     mark_trained "$SAVE" "$MORE" "$SAVE"/[0-9]*.txt "$SAVE"/loss*.txt
 fi
 run cp "$DATA/dict.$SRC.txt" "$DATA/dict.$TGT.txt" "$(find_codes)" "$SAVE/"  # for cape-fairseq translate
 
 # 3. Documents, cut after so many target tokens, with context and (N = 0) sentence by sentence.
-generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt" --source-lang "$SRC" --target-lang "$TGT"
-    --task stacked_translation --stack-junction separator --beam 4 "${REMOVE_BPE[@]}" "${DETOKENIZE[@]}" --num-workers 0)
+generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$SAVE/checkpoint_best.pt"
+    --source-lang "$SRC" --target-lang "$TGT" --task stacked_translation --stack-junction separator --beam 4
+    "${REMOVE_BPE[@]}" "${DETOKENIZE[@]}" --num-workers 0)
 for length in $LENGTHS; do
     stacks=(--stack-min-tokens "$length" --stack-keep-rest)
     write "$SAVE/$length.txt" "${generate[@]}" "${stacks[@]}"

@@ -50,8 +50,8 @@ fit() {  # fit SAVE UPDATES OPTIONS...: train on DATA; it resumes from checkpoin
     local save=$1 updates=$2 PROGRESS; shift 2
     PROGRESS=("${save#"$OUT"/}" "$updates")
     run mkdir -p "$save"
-    quietly "$save/train.log" fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" --source-lang "$SRC" --target-lang "$TGT" \
-        --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
+    quietly "$save/train.log" fairseq-train "$DATA" --user-dir "$USER_DIR" --save-dir "$save" \
+        --source-lang "$SRC" --target-lang "$TGT" --criterion label_smoothed_cross_entropy_chunked --label-smoothing 0.1 --fast-dropout --dropout 0.1 \
         --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --max-update "$updates" \
         --update-epoch-batch-itr True --num-workers 0 "$@"
 }
@@ -60,7 +60,7 @@ need() {  # need NAME TEXT: stop unless the setting NAME is given
     [ -n "${!1:-}" ] || stop "$1 is not given; $2"
 }
 
-check_arch() {  # check_arch NAME: stop unless there is this architecture; fairseq-train knows those of your own USER_DIR
+check_arch() {  # check_arch NAME: stop unless there is this architecture; of another USER_DIR fairseq-train knows them
     local encodings sizes
     if [ -n "$DRY_RUN" ] || [ "$USER_DIR" != "$ROOT/cape_fairseq" ]; then return; fi
     # Without an import of fairseq, which takes seconds.
@@ -173,7 +173,7 @@ keep_settings() {  # keep_settings FOLDER NAME=VALUE...: stop if FOLDER was made
     for setting in "${settings[@]}"; do
         before=$(grep -a "^${setting%%=*}=" "$folder/settings" || true)
         [ "$before" = "$setting" ] \
-            || stop "$folder was made with ${before:-no ${setting%%=*}}, not with $setting; give another OUT, the same settings, or remove $folder"
+            || stop "$folder was made with ${before:-no ${setting%%=*}}, not with $setting; give another OUT, or the same settings"
     done
 }
 
@@ -202,12 +202,13 @@ find_codes() {  # the file of the subword segmentation
 learn_bpe() {  # learn_bpe MERGES: joint codes of OUT/tok/train, or a SentencePiece model of as many pieces
     if [ -e "$(find_codes)" ]; then return; fi
     if [ "$BPE" = sentencepiece ]; then
-        quietly "$OUT/prepare.log" python -m cape_fairseq.data.pieces learn "$OUT/learned.model" "$1" "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT"
+        quietly "$OUT/prepare.log" python -m cape_fairseq.data.pieces learn "$OUT/learned.model" "$1" \
+            "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT"
         run mv "$OUT/learned.model" "$OUT/sentencepiece.model"
         return
     fi
-    quietly "$OUT/prepare.log" subword-nmt learn-joint-bpe-and-vocab --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -s "$1" \
-        -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
+    quietly "$OUT/prepare.log" subword-nmt learn-joint-bpe-and-vocab -s "$1" \
+        --input "$OUT/tok/train.$SRC" "$OUT/tok/train.$TGT" -o "$OUT/bpecodes.part" --write-vocabulary "$OUT/vocab.$SRC" "$OUT/vocab.$TGT"
     run mv "$OUT/bpecodes.part" "$OUT/bpecodes"
 }
 
@@ -227,7 +228,8 @@ apply_bpe() {  # [SUFFIX=.all] apply_bpe SPLIT...: subwords in OUT/bpe/SPLIT.all
         for lang in $SRC $TGT; do
             segment "$OUT/tok/$split.$lang" "$OUT/bpe/$split${SUFFIX:-}.$lang"
         done
-        same_lines "$OUT/tok/$split.$SRC" "$OUT/tok/$split.$TGT" "$OUT/bpe/$split${SUFFIX:-}.$SRC" "$OUT/bpe/$split${SUFFIX:-}.$TGT"
+        same_lines "$OUT/tok/$split.$SRC" "$OUT/tok/$split.$TGT" \
+            "$OUT/bpe/$split${SUFFIX:-}.$SRC" "$OUT/bpe/$split${SUFFIX:-}.$TGT"
     done
 }
 

@@ -37,8 +37,10 @@ for system in "$@"; do
     junction=${JUNCTION:-comma}
     if [ -z "${JUNCTION:-}" ] && [ -e "$path" ]; then junction=$(find_junction "$path"); fi
     run mkdir -p "$one"
-    if [ -e "$one/settings" ] && [ "$path" -nt "$one/settings" ]; then run rm -f "$one"/*.txt "$one/settings"; fi  # trained again
-    keep_settings "$one" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/test.* "$DATA"/dict.*)" "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$junction"
+    # A checkpoint that was trained again is evaluated again.
+    if [ -e "$one/settings" ] && [ "$path" -nt "$one/settings" ]; then run rm -f "$one"/*.txt "$one/settings"; fi
+    keep_settings "$one" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/test.* "$DATA"/dict.*)" \
+        "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$junction"
     joined=(--task stacked_translation --stack-junction "$junction" --max-len-a 2 --max-len-b 200)
     if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
     stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)

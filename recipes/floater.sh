@@ -24,8 +24,9 @@ keep_settings "$OUT" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/*.idx "$DAT
 
 train() {  # train NAME ENCODING LR WARMUP UPDATES [OPTIONS]
     local save=$OUT/$1 encoding=$2 lr=$3 warmup=$4 updates=$5; shift 5
-    [ -e "$save/trained" ] || fit "$save" "$updates" --arch "${encoding}_transformer$SIZE" --seed 1 --lr "$lr" --warmup-updates "$warmup" \
-        --max-tokens 4096 --no-epoch-checkpoints --save-interval-updates "$EVERY" --keep-interval-updates 5 "$@" "${OPTIONS[@]}"
+    [ -e "$save/trained" ] || fit "$save" "$updates" --arch "${encoding}_transformer$SIZE" --seed 1 --lr "$lr" \
+        --warmup-updates "$warmup" --max-tokens 4096 --no-epoch-checkpoints --save-interval-updates "$EVERY" --keep-interval-updates 5 \
+        "$@" "${OPTIONS[@]}"
     run touch "$save/trained"
     [ -e "$save/averaged.pt" ] || quietly "$save/average.log" cape-fairseq average "$save" --last 5 --output "$save/averaged.pt"
     write "$save/test.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" \
@@ -39,5 +40,6 @@ start=(--finetune-from-model "$OUT/sinpos/checkpoint_best.pt")
 train floater floater "$HALF" 100 "$MORE" "${start[@]}"
 train sinpos-longer sinpos "$HALF" 100 "$MORE" "${start[@]}"
 # 3. Scores and positions.
-run cape-fairseq compare --language "$TGT" "sinpos=$OUT/sinpos/test.txt" "sinpos-longer=$OUT/sinpos-longer/test.txt" "floater=$OUT/floater/test.txt"
+run cape-fairseq compare --language "$TGT" "sinpos=$OUT/sinpos/test.txt" "sinpos-longer=$OUT/sinpos-longer/test.txt" \
+    "floater=$OUT/floater/test.txt"
 run cape-fairseq plot-positions "floater=$OUT/floater/averaged.pt" sinpos --data "$DATA" --plot "$OUT/positions.png"

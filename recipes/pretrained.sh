@@ -2,7 +2,8 @@
 # From a model that you have to one of your own: import it, translate the test set as it is, fine-tune it on your text
 # with another position encoding, and translate again.
 #
-#   MODEL=FOLDER|CHECKPOINT TEXT=DIR [SRC=en] [TGT=de] [WAY=ctranslate2|documents|long] [OUT=runs/pretrained] recipes/pretrained.sh [--dry-run] [-- OPTIONS]
+#   MODEL=FOLDER|CHECKPOINT TEXT=DIR [SRC=en] [TGT=de] [WAY=ctranslate2|documents|long] [OUT=runs/pretrained]
+#       recipes/pretrained.sh [--dry-run] [-- OPTIONS]
 #
 # MODEL is a folder of Hugging Face (OPUS-MT, M2M-100, NLLB), or a checkpoint of fairseq or of this package with its
 # dictionaries and bpecodes or SentencePiece models beside it. TEXT is that of recipes/train.sh. MODEL_SRC and MODEL_TGT
@@ -11,7 +12,8 @@
 #   documents    rope_cross with --sentence-context CONTEXT (default: 1) and --target-context TARGET_CONTEXT (0);
 #                cape-fairseq translate runs it
 #   long         rope_cross on sentences and stacks of at most LONGEST tokens (default: 400, or the longest text of the
-#                model's training, if its checkpoint stores a shorter one); cape-fairseq translate then takes texts of any length in one pass. Compared on
+#                model's training, if its checkpoint stores a shorter one); cape-fairseq translate then takes texts of
+#                any length in one pass. Compared on
 #                the documents of TEXT (test.documents), or on LONG.SRC and LONG.TGT, a text a line
 # Also LR, UPDATES and SEED. The same command continues after an interruption. Messages of fairseq are in the *.log
 # files of OUT; VERBOSE=1 shows them, too.
@@ -23,7 +25,8 @@ need MODEL "give a model: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh"
 need TEXT "give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh"
 MODEL=${MODEL%/} TEXT=${TEXT%/}
 SRC=${SRC:-en} TGT=${TGT:-de} WAY=${WAY:-ctranslate2} OUT=${OUT:-runs/pretrained} SEED=${SEED:-1}
-MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT} CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0} LONGEST=${LONGEST:-}
+MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT}
+CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0} LONGEST=${LONGEST:-}
 case $WAY in
     ctranslate2) ENCODING=${ENCODING:-rope} UPDATES=${UPDATES:-2000} ;;
     documents) ENCODING=rope_cross UPDATES=${UPDATES:-2000} ;;
@@ -45,14 +48,16 @@ if [ "$WAY" = ctranslate2 ]; then
     esac
     python -c 'import ctranslate2' 2>/dev/null || stop "CTranslate2 is not installed; pip install ctranslate2"
 fi
-keep_settings "$OUT" "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})"
+keep_settings "$OUT" "MODEL=$MODEL" "MODEL_SRC=$MODEL_SRC" "MODEL_TGT=$MODEL_TGT" "TEXT=$TEXT" \
+    "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})"
 
 # 1. The model as it is.
 run mkdir -p "$OUT/tok" "$OUT/bpe"
 say "importing $MODEL and translating with it"
-[ -e "$IMPORTED" ] || quietly "$OUT/import.log" cape-fairseq import "$MODEL" "$IMPORTED" --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT"
+[ -e "$IMPORTED" ] || quietly "$OUT/import.log" cape-fairseq import "$MODEL" "$IMPORTED" \
+    --source-lang "$MODEL_SRC" --target-lang "$MODEL_TGT"
 
-check_pieces() {  # check_pieces DICTIONARY...: stop if a piece has white space inside, where fairseq-preprocess would cut it
+check_pieces() {  # check_pieces DICTIONARY...: stop if a piece has white space inside
     python -c 'import sys; sys.exit(any(len(line.split()) != 2 for path in sys.argv[1:] for line in open(path, encoding="utf-8")))' "$@" \
         || stop "$MODEL has pieces with white space in them, which fairseq-preprocess would cut; translate with it, but do not fine-tune it"
 }
@@ -64,8 +69,8 @@ read_option() {  # read_option NAME: an option of the imported model
 WIDTH=$(read_option encoder-embed-dim)
 case $WAY in
     ctranslate2) LR=${LR:-1e-4} TRAINING=() ;;
-    documents) LR=${LR:-1e-4} TRAINING=(--sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT" --task stacked_translation --stack-junction separator
-        --stack-probability 0.5 --stack-max-tokens 400 --required-batch-size-multiple 1) ;;
+    documents) LR=${LR:-1e-4} TRAINING=(--sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT"
+        --task stacked_translation --stack-junction separator --stack-probability 0.5 --stack-max-tokens 400 --required-batch-size-multiple 1) ;;
     long)
         # Measured for a width of 128 (docs/pretrained.md); the rate of wider models is a guess.
         if [ "${WIDTH:-512}" -lt 512 ]; then LR=${LR:-2e-3}; else LR=${LR:-3e-4}; fi
@@ -73,9 +78,11 @@ case $WAY in
             LONGEST=$(python -c 'import sys; from cape_fairseq.inference.checkpoints import find_longest; print(find_longest(sys.argv[1]))' "$IMPORTED/model.pt" 2>> "$OUT/import.log")
         fi
         LONGEST=${LONGEST:-400}
-        TRAINING=(--task stacked_translation --stack-junction none --stack-probability 1 --stack-max-tokens "$LONGEST" --required-batch-size-multiple 1) ;;
+        TRAINING=(--task stacked_translation --stack-junction none --stack-probability 1
+            --stack-max-tokens "$LONGEST" --required-batch-size-multiple 1) ;;
 esac
-keep_settings "$SAVE" "LONG_CHECKSUM=$(sum_files "$TEXT"/*.documents "${LONG:-}".{"$SRC","$TGT"})" "LR=$LR" "SEED=$SEED" "TRAINING=${TRAINING[*]}" "OPTIONS=${OPTIONS[*]}"
+keep_settings "$SAVE" "LONG_CHECKSUM=$(sum_files "$TEXT"/*.documents "${LONG:-}".{"$SRC","$TGT"})" \
+    "LR=$LR" "SEED=$SEED" "TRAINING=${TRAINING[*]}" "OPTIONS=${OPTIONS[*]}"
 
 separate_documents() {  # separate_documents FILE: the lines of the test set, with an empty line between documents
     paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 && $1 != name { print "" } { name = $1; sub(/^[^\t]*\t/, ""); print }'
@@ -105,7 +112,8 @@ score() {  # score TITLE REFERENCE TRANSLATION...: BLEU and chrF
 }
 
 join_documents() {  # join_documents FILE: the lines of the test set, a document a line
-    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 { printf("%s", $1 == name ? " " : "\n") } { name = $1; sub(/^[^\t]*\t/, ""); printf "%s", $0 } END { print "" }'
+    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 { printf("%s", $1 == name ? " " : "\n") }
+        { name = $1; sub(/^[^\t]*\t/, ""); printf "%s", $0 } END { print "" }'
 }
 translate "$IMPORTED/model.pt" "$OUT/imported.$TGT"
 if [ "$WAY" = long ] && [ -z "${LONG:-}" ] && [ -e "$TEXT/test.documents" ]; then
@@ -113,7 +121,8 @@ if [ "$WAY" = long ] && [ -z "${LONG:-}" ] && [ -e "$TEXT/test.documents" ]; the
     for lang in "$SRC" "$TGT"; do write "$LONG.$lang" join_documents "$TEXT/test.$lang"; done
 fi
 if [ "$WAY" = long ] && [ -n "${LONG:-}" ] && [ -z "$DRY_RUN" ]; then
-    write "$SAVE/before.cut" cape-fairseq translate "$IMPORTED/model.pt" --no-split --max-subwords "$LONGEST" < "$LONG.$SRC"
+    write "$SAVE/before.cut" cape-fairseq translate "$IMPORTED/model.pt" --no-split --max-subwords "$LONGEST" \
+        < "$LONG.$SRC"
 fi
 
 # 2. Your text in the model's pieces, with the codes of its languages, by the model's dictionaries.

@@ -40,7 +40,8 @@ train() {  # train SYSTEM UPDATES OPTIONS...: it resumes from checkpoint_last.pt
     if is_trained "$save" "$updates"; then return; fi
     fit "$save" "$updates" --seed 1 --lr 4e-3 --warmup-updates 200 --max-tokens 2000 \
         --task stacked_translation --stack-probability 1 --required-batch-size-multiple 1 \
-        --validate-after-updates "$updates" --no-epoch-checkpoints --save-interval-updates 100 --keep-interval-updates 1 --log-interval 20 "$@"
+        --validate-after-updates "$updates" --no-epoch-checkpoints --save-interval-updates 100 \
+        --keep-interval-updates 1 --log-interval 20 "$@"
     mark_trained "$save" "$updates"
     run cp "$DATA/dict.en.txt" "$DATA/dict.de.txt" "$OUT/bpecodes" "$save/"  # for cape-fairseq translate
 }
@@ -127,7 +128,8 @@ say "translating with sinpos and rope_cross, and training on documents"
 run_both translate_lengths score_and_fine_tune
 
 # 4. The tables and the figure.
-losses=(sinpos="$OUT/sinpos/loss.txt" rope_cross="$OUT/rope_cross/loss.txt" "rope_cross, windows and alignment=$OUT/rope_cross/windows.loss.txt")
+losses=(sinpos="$OUT/sinpos/loss.txt" rope_cross="$OUT/rope_cross/loss.txt"
+    "rope_cross, windows and alignment=$OUT/rope_cross/windows.loss.txt")
 write "$OUT/loss_by_position.txt" cape-fairseq position-loss "${losses[@]}" --train-length 40 --plot "$OUT/loss_by_position.png"
 write "$OUT/report.txt" python "$ROOT/recipes/quickstart_table.py" "$OUT"
 run cat "$OUT/report.txt"

@@ -2,13 +2,15 @@
 # Train a model on your own text, translate its test set and score it. TEXT has train.en, train.de,
 # valid.en and so on, one sentence per line. The same command continues after an interruption.
 #
-#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/mine] recipes/train.sh [--dry-run] [-- OPTIONS]
+#   TEXT=DIR [SRC=en] [TGT=de] [ARCH=rope_cross_transformer_tiny] [OUT=runs/mine]
+#       recipes/train.sh [--dry-run] [-- OPTIONS]
 #
 # BPE=sentencepiece segments raw text into MERGES pieces, for scripts without spaces, such as Chinese.
 # Also MERGES (4000), LR, UPDATES and WARMUP (4e-3, 3000 and 500 for _tiny, else 5e-4, 30000 and 4000) and
 # SEED (1). Options of fairseq-train follow --, for instance
 # recipes/train.sh -- --dropout 0.3 --adam-betas '(0.9, 0.997)'; plain words may stand in EXTRA, too.
-# Messages of fairseq are in the *.log files of OUT; VERBOSE=1 shows them, too. To prepare the data alone, run the first commands that --dry-run prints. For documents see recipes/documents.sh.
+# Messages of fairseq are in the *.log files of OUT; VERBOSE=1 shows them, too. To prepare the data alone, run the first
+# commands that --dry-run prints. For documents see recipes/documents.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -30,7 +32,8 @@ SAVE=$OUT/$ARCH DATA=$OUT/data-bin
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 for split in train valid test; do same_lines "$TEXT/$split.$SRC" "$TEXT/$split.$TGT"; done
-keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})" "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
+keep_settings "$OUT" "TEXT=$TEXT" "TEXT_CHECKSUM=$(sum_files "$TEXT"/{train,valid,test}.{"$SRC","$TGT"})" \
+    "BPE=$BPE" "MERGES=$MERGES" "SRC=$SRC" "TGT=$TGT"
 keep_settings "$SAVE" "LR=$LR" "WARMUP=$WARMUP" "SEED=$SEED" "OPTIONS=${OPTIONS[*]}"
 prepare_text "$MERGES"
 
