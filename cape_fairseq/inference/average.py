@@ -14,8 +14,7 @@ from cape_fairseq.command_line import (
     write_atomically,
 )
 from cape_fairseq.inference.checkpoints import read_checkpoint
-from cape_fairseq.models.checkpoint import IDENTITIES, SCALE, TRAINING_LENGTH, Identity, State
-from cape_fairseq.options import format_flag
+from cape_fairseq.models.checkpoint import IDENTITIES, SCALE, TRAINING_LENGTH, State
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
@@ -45,11 +44,15 @@ def average(paths: list[Path]) -> dict[str, Any]:
         UserError: the checkpoints are of different models.
     """
     models, averages = Mean(), Mean()
-    first: State = {}
+    expected = None
     for path in paths:
         result = read_checkpoint(path)
-        first = first or result["model"]
-        check_same_model(path, result["model"], paths[0], first)
+        expected = expected or describe(result["model"])
+        if describe(result["model"]) != expected:
+            raise UserError(
+                f"{path} is not a checkpoint of the model of {paths[0]}: it has other parameters, "
+                "another dictionary, other position options or another source scale"
+            )
         models.add(result["model"])
         averages.add(result.get("extra_state", {}).get("ema", {}))
     if averages.count == len(paths):
@@ -87,24 +90,11 @@ class Mean:
         return {**self.last, **means}
 
 
-def check_same_model(path: Path, model: State, first_path: Path, first: State) -> None:
-    """Raise UserError if a checkpoint has other parameters, words, position options or another
-    source scale than the first."""
-    shapes = [{k: v.shape for k, v in m.items() if k not in IDENTITIES} for m in (model, first)]
-    if shapes[0] != shapes[1]:
-        raise UserError(f"{path} has other parameters than {first_path}")
-    try:
-        own, other = Identity.read(model), Identity.read(first)
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from None
-    changes = own.list_changes(other)
-    differs = [f"another dictionary ({s})" for s in own.words if own.words[s] != other.words[s]]
-    if changes:
-        differs.append(f"other position options ({', '.join(map(format_flag, changes))})")
-    if SCALE in first and not torch.equal(model[SCALE], first[SCALE]):
-        differs.append("another source scale")
-    if differs:
-        raise UserError(f"{path} has {' and '.join(differs)} than {first_path}")
+def describe(model: State) -> dict[str, Any]:
+    """Return what must be equal in all checkpoints of a model: the shapes of its parameters, its
+    identity, and the source scale."""
+    fixed = (SCALE, *IDENTITIES)
+    return {name: x.tolist() if name in fixed else x.shape for name, x in model.items()}
 
 
 def main(argv: list[str]) -> None:

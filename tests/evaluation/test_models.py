@@ -114,15 +114,10 @@ class TestAverage:
         build("floater").load_state_dict(state)
 
     @pytest.mark.parametrize(
-        ("change", "named"),
-        [
-            ({"system": "relpos"}, "parameters"),
-            ({"scale": 1.2}, "source scale"),
-            ({"cape_global_shift": 19.0}, "--cape-global-shift"),
-            ({"words": True}, "dictionary"),
-        ],
+        "change",
+        [{"system": "relpos"}, {"scale": 1.2}, {"cape_global_shift": 19.0}, {"words": True}],
     )
-    def test_other_models_are_rejected(self, tmp_path, change, named, capsys):
+    def test_other_models_are_rejected(self, tmp_path, change, capsys):
         self.save(tmp_path / "checkpoint1.pt", "cape", 1)
         other = dict(change)
         has_other_words = other.pop("words", False)
@@ -134,7 +129,7 @@ class TestAverage:
             state["model"]["identity"] = identity._replace(words=words).encode()
             torch.save(state, tmp_path / "checkpoint2.pt")
         assert self.average(tmp_path) == 1
-        assert named in capsys.readouterr().err
+        assert "checkpoint2.pt" in capsys.readouterr().err
         assert not (tmp_path / "x.pt").exists()
 
     def test_moving_averages_are_averaged_or_left_out(self, tmp_path):
