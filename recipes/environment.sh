@@ -60,13 +60,18 @@ need() {  # need NAME TEXT: stop unless the setting NAME is given
     [ -n "${!1:-}" ] || stop "$1 is not given; $2"
 }
 
-check_arch() {  # check_arch NAME: stop unless there is this architecture; of another USER_DIR fairseq-train knows them
+check_arch() {  # check_arch NAME: stop unless there is this architecture
     local encodings sizes
-    if [ -n "$DRY_RUN" ] || [ "$USER_DIR" != "$ROOT/cape_fairseq" ]; then return; fi
-    # Without an import of fairseq, which takes seconds.
-    encodings=$(sed -n 's/^@register_encoding("\([a-z0-9_]*\)".*/\1/p' "$USER_DIR"/positions/*.py | paste -sd '|')
-    sizes=$(sed -n 's/^    "\(_[a-z0-9_]*\)": .*/\1/p' "$USER_DIR/models/architectures.py" | paste -sd '|')
-    [[ $1 =~ ^($encodings)_transformer($sizes)?$ ]] || stop "there is no architecture $1; cape-fairseq encodings lists them"
+    if [ -n "$DRY_RUN" ]; then return; fi
+    # Of this package, without an import of fairseq, which takes seconds.
+    encodings=$(sed -n 's/^@register_encoding("\([a-z0-9_]*\)".*/\1/p' "$ROOT"/cape_fairseq/positions/*.py | paste -sd '|')
+    sizes=$(sed -n 's/^    "\(_[a-z0-9_]*\)": .*/\1/p' "$ROOT/cape_fairseq/models/architectures.py" | paste -sd '|')
+    if [[ $1 =~ ^($encodings)_transformer($sizes)?$ ]]; then return; fi
+    python -c 'import argparse, sys; from fairseq import utils
+utils.import_user_module(argparse.Namespace(user_dir=sys.argv[2]))
+from fairseq.models import ARCH_MODEL_REGISTRY
+sys.exit(sys.argv[1] not in ARCH_MODEL_REGISTRY)' "$1" "$USER_DIR" > /dev/null 2>&1 \
+        || stop "there is no architecture $1 in $USER_DIR; cape-fairseq encodings lists those of this package"
 }
 
 read_options() {  # read_options "$@": OPTIONS of fairseq-train, the words of EXTRA and what follows --

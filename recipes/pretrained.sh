@@ -85,7 +85,7 @@ keep_settings "$SAVE" "LONG_CHECKSUM=$(sum_files "$TEXT"/*.documents "${LONG:-}"
     "LR=$LR" "SEED=$SEED" "TRAINING=${TRAINING[*]}" "OPTIONS=${OPTIONS[*]}"
 
 separate_documents() {  # separate_documents FILE: the lines of the test set, with an empty line between documents
-    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 && $1 != name { print "" } { name = $1; sub(/^[^\t]*\t/, ""); print }'
+    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 && $1 "" != name "" { print "" } { name = $1; sub(/^[^\t]*\t/, ""); print }'
 }
 
 translate_lines() {  # translate_lines CHECKPOINT: the test set, a line for each line
@@ -112,13 +112,16 @@ score() {  # score TITLE REFERENCE TRANSLATION...: BLEU and chrF
 }
 
 join_documents() {  # join_documents FILE: the lines of the test set, a document a line
-    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 { printf("%s", $1 == name ? " " : "\n") }
-        { name = $1; sub(/^[^\t]*\t/, ""); printf "%s", $0 } END { print "" }'
+    paste "$TEXT/test.documents" "$1" | awk -F '\t' 'NR > 1 { printf("%s", $1 "" == name "" ? " " : "\n") }
+        { name = $1; sub(/^[^\t]*\t/, ""); sub(/\r$/, ""); printf "%s", $0 } END { print "" }'
 }
 translate "$IMPORTED/model.pt" "$OUT/imported.$TGT"
 if [ "$WAY" = long ] && [ -z "${LONG:-}" ] && [ -e "$TEXT/test.documents" ]; then
     LONG=$OUT/documents
-    for lang in "$SRC" "$TGT"; do write "$LONG.$lang" join_documents "$TEXT/test.$lang"; done
+    for lang in "$SRC" "$TGT"; do
+        if [ -n "$DRY_RUN" ]; then echo "# the documents of ${TEXT@Q}/test.$lang, one a line > ${LONG@Q}.$lang"; continue; fi
+        write "$LONG.$lang" join_documents "$TEXT/test.$lang"
+    done
 fi
 if [ "$WAY" = long ] && [ -n "${LONG:-}" ] && [ -z "$DRY_RUN" ]; then
     write "$SAVE/before.cut" cape-fairseq translate "$IMPORTED/model.pt" --no-split --max-subwords "$LONGEST" \

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from fairseq.data import LanguagePairDataset
-from fairseq.data.data_utils import batch_by_size
+from fairseq.data import LanguagePairDataset, data_utils
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.utils import apply_to_sample
 from torch import Tensor, nn
@@ -47,11 +46,14 @@ def score_last_sentences(model: nn.Module, texts: Sequence[Text]) -> list[np.nda
     sources = [separator.join(text.source) for text in texts]
     targets = [separator.join(text.target) for text in texts]
     sizes = [list(map(len, side)) for side in (sources, targets)]
-    data = LanguagePairDataset(sources, sizes[0], dictionary, targets, sizes[1], dictionary)
+    pairs = sources, sizes[0], dictionary, targets, sizes[1], dictionary
+    data = LanguagePairDataset(*pairs, shuffle=False)
     limit = max(MAX_TOKENS, *map(max, sizes))
     scores: list[np.ndarray] = [np.zeros(0)] * len(texts)
     with tqdm(total=len(texts), desc="scoring", delay=5) as progress:
-        for batch in batch_by_size(data.ordered_indices(), data.num_tokens, max_tokens=limit):
+        for batch in data_utils.batch_by_size(
+            data.ordered_indices(), data.num_tokens, max_tokens=limit
+        ):
             sample = data.collater([data[number] for number in batch])
             sample = apply_to_sample(lambda tensor: tensor.to(device), sample)
             found = scorer.generate([model], sample)

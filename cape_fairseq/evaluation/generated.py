@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cape_fairseq.command_line import UserError, read_lines, read_pairs
+from cape_fairseq.command_line import UserError, read_lines
 
 PIECE = re.compile(r"\S@@ |▁")
 LINE = re.compile(r"^([STHDP])-(\d+)\t(.*)$")
@@ -78,8 +78,14 @@ def read_translations(path: Path, reference: Path | None = None) -> list[Sentenc
 def read_aligned(path: Path, reference: Path) -> list[Sentence]:
     """Return the sentences of a translation with as many lines as its reference, where an empty
     line is none."""
+    sides = [list(read_lines(file)) for file in (path, reference)]
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{path} has {len(sides[0])} lines and {reference} {len(sides[1])}; translate with "
+            "cape-fairseq translate --no-split"
+        )
     sentences = []
-    for number, (line, own) in enumerate(read_pairs(path, reference), 1):
+    for number, (line, own) in enumerate(zip(*sides, strict=True), 1):
         if line.strip() and not own.strip():
             raise UserError(f"{path}: line {number} has text where the reference has none")
         if own.strip():
@@ -109,17 +115,18 @@ def join_sentences(sentences: list[Sentence], texts: list[Sentence]) -> list[Sen
     Spaces do not count: Moses puts them around quotes by what stands before.
     """
     joined, first = [], 0
+    given, sentences = sentences, [s for s in sentences if s.source.strip()]
     sources = [sentence.source.replace(" ", "") for sentence in sentences]
     for text in texts if len(texts) < len(sentences) else []:
         numbers = find_sentences(sources, first, text.source.replace(" ", ""))
         members = [sentences[number] for number in numbers]
         reference = " ".join(member.reference for member in members)
         if not members or reference.replace(" ", "") != text.reference.replace(" ", ""):
-            return sentences
+            return given
         translation = " ".join(member.detokenized for member in members)
         joined.append(Sentence(text.source, text.reference, detokenized=translation))
         first = numbers.stop
-    return joined or sentences
+    return joined or given
 
 
 def find_sentences(sources: list[str], first: int, text: str) -> range:

@@ -14,7 +14,7 @@ from cape_fairseq.command_line import (
     write_atomically,
 )
 from cape_fairseq.inference.checkpoints import read_checkpoint
-from cape_fairseq.models.checkpoint import IDENTITIES, SCALE, TRAINING_LENGTH, State
+from cape_fairseq.models.checkpoint import IDENTITIES, SCALE, TRAINING_LENGTH, Identity, State
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
@@ -47,12 +47,11 @@ def average(paths: list[Path]) -> dict[str, Any]:
     expected = None
     for path in paths:
         result = read_checkpoint(path)
-        expected = expected or describe(result["model"])
-        if describe(result["model"]) != expected:
-            raise UserError(
-                f"{path} is not a checkpoint of the model of {paths[0]}: it has other parameters, "
-                "another dictionary, other position options or another source scale"
-            )
+        found = describe(path, result["model"])
+        expected = expected or found
+        other = [name for name, value in found.items() if value != expected[name]]
+        if other:
+            raise UserError(f"{path} has other {' and '.join(other)} than {paths[0]}")
         models.add(result["model"])
         averages.add(result.get("extra_state", {}).get("ema", {}))
     if averages.count == len(paths):
@@ -90,11 +89,22 @@ class Mean:
         return {**self.last, **means}
 
 
-def describe(model: State) -> dict[str, Any]:
-    """Return what must be equal in all checkpoints of a model: the shapes of its parameters, its
-    identity, and the source scale."""
-    fixed = (SCALE, *IDENTITIES)
-    return {name: x.tolist() if name in fixed else x.shape for name, x in model.items()}
+def describe(path: Path, model: State) -> dict[str, Any]:
+    """Return what must be equal in all checkpoints of a model.
+
+    Raises:
+        UserError: the checkpoint is of another version of this package.
+    """
+    try:
+        identity = Identity.read(model)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+    return {
+        "parameters": {name: x.shape for name, x in model.items() if name not in IDENTITIES},
+        "dictionaries": identity.words,
+        "position options": {k: v for k, v in identity.options.items() if v is not None},
+        "source scale": float(model.get(SCALE, 1)),
+    }
 
 
 def main(argv: list[str]) -> None:

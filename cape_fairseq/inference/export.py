@@ -74,6 +74,21 @@ def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantizat
     spec.save(str(output))
 
 
+def describe_use(output: Path, length: int, target_prefix: list[str]) -> str:
+    """Say how to translate without cutting texts, and with the code of the target language."""
+    prefix, begin = "", ""
+    if target_prefix:  # CTranslate2 wants one for each text, and returns it with the translation
+        prefix, begin = f", target_prefix=[{target_prefix}] * len(texts)", "[1:]"
+    return (
+        f"wrote {output}, up to {length} tokens. CTranslate2 cuts texts in silence by default "
+        f"(1,024 input and 256 output tokens); for a list of texts, each a list of subwords:\n"
+        f"  translator = ctranslate2.Translator({str(output)!r})\n"
+        f"  results = translator.translate_batch(texts, max_input_length=0, "
+        f"max_decoding_length={length}{prefix})\n"
+        f"  translations = [result.hypotheses[0]{begin} for result in results]"
+    )
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the tool."""
     add_user_dir(parser)
@@ -111,8 +126,9 @@ def main(argv: list[str]) -> None:
     limits = [side.base_encoding.max_length for side in (model.encoder, model.decoder)]
     length = min(args.max_positions, *limits)
     folders = (args.checkpoint.parent, Path(task.cfg.data))
-    source_prefix, _ = read_prefixes(folders)
+    source_prefix, target_prefix = read_prefixes(folders)
     index_prefix(task.source_dictionary, source_prefix)
+    index_prefix(task.target_dictionary, target_prefix)
     if model.encoder.bos is not None:
         source_prefix = ["<s>", *source_prefix]
     if len(source_prefix) > 1:
@@ -123,7 +139,4 @@ def main(argv: list[str]) -> None:
     with write_folder(args.output) as folder:
         write_model(build_spec(model, length), task, source_prefix, folder, args.quantization)
         copy_segmentation(folders, folder)
-    print(
-        f"wrote {args.output}, up to {length} tokens. CTranslate2 cuts texts in silence, unless "
-        "told otherwise (docs/pretrained.md, Serve)"
-    )
+    print(describe_use(args.output, length, target_prefix))

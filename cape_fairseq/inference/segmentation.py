@@ -19,7 +19,7 @@ from cape_fairseq.data.prefixes import PREFIXES
 # side or of both.
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
 LOADING = ("checkpoint", "data", "bpe_codes", "sentencepiece", "tokenizer")  # options
-SPACE, UNKNOWN = "▁", " \u2047 "  # in pieces of SentencePiece, and for <unk> in its text
+SPACE = "▁"  # in pieces of SentencePiece
 
 
 class SentencePiece:
@@ -29,6 +29,7 @@ class SentencePiece:
         import sentencepiece
 
         self.processor = sentencepiece.SentencePieceProcessor(model_file=model)
+        self.unknown = self.processor.decode([self.processor.unk_id()])  # as text
 
     def encode(self, text: str) -> str:
         """Return the pieces of a text, separated by spaces."""
@@ -37,7 +38,7 @@ class SentencePiece:
     def decode(self, line: str) -> str:
         """Return the text of pieces that are separated by spaces; unknown ones stay <unk>."""
         text = self.processor.decode_pieces(line.split(" ")).replace(SPACE, " ")
-        return text.replace(UNKNOWN, "<unk>").strip()
+        return text.replace(self.unknown, "<unk>").strip()
 
 
 def index_words(line: str, dictionary: Dictionary, uses_sentencepiece: bool) -> Tensor:
@@ -72,7 +73,7 @@ def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tokenizer",
-        choices=("moses", "space"),
+        choices=("moses", "space", "nltk"),
         help="space: the text is tokenized (default: moses; none with SentencePiece)",
     )
 
@@ -84,9 +85,12 @@ def choose_cleaning(tokenizer: str | None) -> Callable[[str], str]:
 
 
 def build_tokenizer(name: str | None, source_lang: str, target_lang: str) -> Any:
-    """Build a tokenizer of fairseq, or None."""
+    """Build a tokenizer of fairseq, or None, or raise UserError if it is not installed."""
     options = Namespace(tokenizer=name, source_lang=source_lang, target_lang=target_lang)
-    return encoders.build_tokenizer(options)
+    try:
+        return encoders.build_tokenizer(options)
+    except ImportError as error:
+        raise UserError(f"--tokenizer {name}: {error}") from None
 
 
 def find_segmentation(

@@ -276,7 +276,8 @@ class Translator:
         sentences = split_sentences(text, self.language) if split else [text.strip()]
         parts = [part for sentence in sentences if sentence for part in self.cut(sentence)]
         if len(parts) > len(sentences):
-            advice = "; --training-length L translates it in one pass" if self.long_text else ""
+            is_known = self.long_text is None or self.long_text.training_length > 0
+            advice = "" if is_known else "; --training-length L translates it in one pass"
             logger.warning(
                 "a sentence of more than %d subwords was cut%s: %.40s...",
                 self.max_subwords,
@@ -287,7 +288,7 @@ class Translator:
 
     def cut(self, sentence: str) -> list[str]:
         """Cut a sentence into parts of at most ``max_subwords`` subwords."""
-        if len(self.segment_source(sentence)) <= self.max_subwords:
+        if len(sentence) < 2 or len(self.segment_source(sentence)) <= self.max_subwords:
             return [sentence]
         left, right = halve(sentence)
         return [*self.cut(left), *self.cut(right)]

@@ -215,7 +215,8 @@ def validate_options(args: Any) -> None:
     cls = find_encoding(args)
     cls.validate(args)
     if args.output_bias:
-        require_value(args, "adaptive_softmax_cutoff", None, "there is --output-bias")
+        cutoff = args.adaptive_softmax_cutoff
+        require(cutoff is None, "adaptive_softmax_cutoff", cutoff, "left out with --output-bias")
     for name, reason in UNSUPPORTED.items():
         if getattr(args, name, None):
             raise ValueError(f"{format_flag(name)} is not supported: {reason}")

@@ -24,6 +24,9 @@ class Attention(MultiheadAttention):
         super().__init__(*args, **kwargs)
         self.kernel = DotProduct()
 
+    def set_beam_size(self, beam_size: int) -> None:
+        """Do nothing: fairseq would keep one row of the source for all hypotheses of a sentence."""
+
     def forward(
         self,
         query: Tensor,

@@ -111,8 +111,10 @@ def test_compare_tokenizes_as_sacrebleu_does_for_the_language(tmp_path, capsys):
 
 
 def test_sentences_that_make_up_the_texts_are_joined_to_them(tmp_path):
-    """Moses puts other spaces around quotes in a text; sentences may lie between two texts."""
+    """Moses puts other spaces around quotes in a text; sentences and empty lines may lie between
+    two texts."""
     rows = [(f"S{i} ' .", f"r{i} '.", f"h{i} .", [-1.0]) for i in range(5)]
+    rows.insert(3, ("", "", "what the model makes of nothing", [-1.0]))
     texts = [
         ("S0 ' . S1 ' .", "r0 '. r1'.", "x", [-1.0]),
         ("S3 ' .S4 ' .", "r3'. r4'.", "y", [-1.0]),

@@ -32,6 +32,11 @@ def test_characters_without_a_piece_are_translated_as_their_bytes(byte_translato
     assert byte_translator.decode_sentence(tokens) == text
 
 
+def test_unknown_words_stay_as_they_are_whatever_the_model_writes_for_them(tmp_path):
+    translator = import_model(tmp_path, unk_surface="<UNK>", hard_vocab_limit=False)
+    assert translator.target_bpe.decode("▁ein <unk>") == "ein<unk>"
+
+
 def test_unknown_words_stay_in_their_place(byte_translator):
     words = byte_translator.model.tgt_dict
     one, other = (byte_translator.encode_target(text)[:-1] for text in ("€ ein", "hemd"))

@@ -63,6 +63,8 @@ class TestTranslate:
         train(data_bin, tmp_path, *limits, arch="abspos_transformer_tiny", updates=2)
         translator = load(tmp_path / "checkpoint_last.pt", data=data_bin, tokenizer="space")
         assert len(translator.split_paragraph("the " * 50, True)) == 2
+        translator.max_subwords = 1  # of a word and EOS
+        assert "".join(translator.split_paragraph("the the", True)) == "thethe"
         (line,) = translator.translate(["the " * 50], max_len_a=0, max_len_b=5)
         assert line
 

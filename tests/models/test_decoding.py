@@ -41,6 +41,7 @@ def test_reordered_hypotheses_keep_their_source(system):
     beams = torch.tensor([0, 0, 1, 1])
     with torch.no_grad():
         encoder_out = model.encoder.reorder_encoder_out(model.encoder(source), beams)
+        model.decoder.set_beam_size(2)
         state = {}
         model.decoder(target[:, :1], encoder_out, state)
         model.decoder(target[:, :2], encoder_out, state)
