@@ -103,27 +103,28 @@ for seed in "${SEEDS[@]}"; do
 done
 
 # 3. The report.
-list_files() {  # list_files FILE: NAME=FILE,FILE... of every system; a FILE for each seed
+list_files() {  # list_files FILE [SUFFIX]: NAME SUFFIX=FILE,FILE... of every system; a FILE for each seed
     local name
     for name in "${names[@]}"; do
-        echo "$name=$(printf ",$OUT/$name/%s/$1" "${SEEDS[@]}" | cut -c2-)"
+        echo "$name${2:-}=$(printf ",$OUT/$name/%s/$1" "${SEEDS[@]}" | cut -c2-)"
     done
 }
 report() {
-    local test title files name
+    local test title files name length=()
     text "# Comparison of position encodings" "" "Seeds: ${SEEDS[*]}. See also the [settings](settings)."
     for test in "${tests[@]}"; do
         case $test in
             sentences) title=Sentences ;;
             within) title="Stacks of $((LONGEST / 2)) to $LONGEST tokens" ;;
-            beyond) title="Stacks of at least $((4 * LONGEST)) tokens" ;;
+            beyond) title="Stacks of at least $((4 * LONGEST)) tokens" length=(--train-length "$LONGEST") ;;
         esac
         text "" "## $title" ""
         mapfile -t files < <(list_files "$test.txt")
+        if [ "$test" != sentences ]; then mapfile -t -O "${#files[@]}" files < <(list_files sentences.txt .one_by_one); fi
         run cape-fairseq compare --language "$TGT" "${files[@]}"
         mapfile -t files < <(list_files "$test.loss.txt")
         text "" "### Loss by target position" ""
-        run cape-fairseq position-loss "${files[@]}" --plot "$OUT/loss.$test.png"
+        run cape-fairseq position-loss "${files[@]}" --plot "$OUT/loss.$test.png" "${length[@]}"
         text "" "![loss by position](loss.$test.png)"
     done
     text "" "## Learning curves" "" "![learning curves](learning_curves.png)" ""
