@@ -13,14 +13,7 @@ from cape_fairseq.command_line import (
     read_pairs,
     write_atomically,
 )
-from cape_fairseq.data.separator import join_text, split_text
-from cape_fairseq.data.stacking import (
-    JUNCTIONS,
-    edit_junctions,
-    edit_sentence,
-    group_by_tokens,
-    move_first,
-)
+from cape_fairseq.data.stacking import JUNCTIONS, edit_junctions, edit_sentence, group_by_tokens
 
 EXAMPLES = """
   cape-fairseq derive length --source train.en --target train.de --output short --max 50
@@ -64,13 +57,13 @@ def concatenate(
 def swap_first(pairs: Iterable[Pair], separator: str) -> Iterator[Pair]:
     """Move the first of the sentences between separators to the end, on both sides."""
     for number, pair in enumerate(pairs, 1):
-        parts = [split_text(side, separator) for side in pair]
+        parts = [side.split(f" {separator} ") for side in pair]
         if len(parts[0]) != len(parts[1]) or len(parts[0]) < 2:
             raise UserError(
                 f"line {number} has {len(parts[0]) - 1} and {len(parts[1]) - 1} separators "
                 f"{separator}; both sides need equally many, at least one"
             )
-        yield tuple(join_text(move_first(side), separator) for side in parts)
+        yield tuple(f" {separator} ".join([*side[1:], side[0]]) for side in parts)
 
 
 def divide_by_length(pairs: Iterable[Pair], edges: list[float]) -> dict[str, list[Pair]]:

@@ -10,8 +10,6 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-TOKEN = "<s>"
-
 
 class Separator:
     """The separator by the indices of a dictionary.
@@ -45,13 +43,3 @@ class Separator:
         """Split int64 [T] after separators."""
         ends = self.find(tokens).nonzero().flatten() + 1
         return list(tokens.tensor_split(ends.cpu()))
-
-
-def split_text(line: str, token: str = TOKEN) -> list[str]:
-    """Split a line of text at separators, which stand between spaces."""
-    return line.split(f" {token} ")
-
-
-def join_text(sentences: Sequence[str], token: str = TOKEN) -> str:
-    """Join sentences of text by separators."""
-    return f" {token} ".join(sentences)

@@ -59,11 +59,6 @@ def read_documents(
     return (2 * np.cumsum(empty) - empty).tolist() if empty.any() else None
 
 
-def move_first(sentences: Sequence) -> list:
-    """Move the first sentence to the end (SHAPE, Table 1)."""
-    return [*sentences[1:], sentences[0]]
-
-
 def edit_junctions(sentences: Sequence, edit: Callable[[Any, bool, bool], Any]) -> list:
     """Edit the sentences of a stack: ``edit`` is told whether others come before and after."""
     last = len(sentences) - 1

@@ -17,7 +17,6 @@ from cape_fairseq.command_line import (
     read_pairs,
     write_results,
 )
-from cape_fairseq.data.separator import split_text
 from cape_fairseq.evaluation.context import (
     Text,
     bootstrap_interval,
@@ -61,7 +60,7 @@ def read_items(source: Path, target: Path, tokenizer: str | None = None) -> list
     texts: list[tuple[list[str], list[str]]] = []
     for number, pair in enumerate(read_pairs(source, target), 1):
         # A separator is what the file has as one, not what cleaning makes of an entity.
-        parts = [split_text(line) if line.strip() else [] for line in pair]
+        parts = [line.split(" <s> ") if line.strip() else [] for line in pair]
         if any(MARK.search(sentence) for side in parts for sentence in side):
             odd.append(number)
         one, other = ([clean(sentence) for sentence in side] for side in parts)

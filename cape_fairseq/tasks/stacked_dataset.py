@@ -15,7 +15,6 @@ from cape_fairseq.data.stacking import (
     edit_junctions,
     edit_sentence,
     group_by_tokens,
-    move_first,
     sample_groups,
 )
 
@@ -103,7 +102,7 @@ class Stacks:
         if cfg.stack_max_tokens is not None:
             sizes = self.measure()
             groups = [group for group in groups if sizes[list(group)].sum() <= cfg.stack_max_tokens]
-        return list(map(move_first, groups)) if cfg.stack_swap else groups
+        return [[*group[1:], group[0]] for group in groups] if cfg.stack_swap else groups
 
 
 def find_minimum(cfg: Any) -> int:
