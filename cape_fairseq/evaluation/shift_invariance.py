@@ -1,7 +1,6 @@
 """Shift invariance: similarity of hidden states under shifts (SHAPE, Eq. 3, Figure 2)."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +35,21 @@ EXAMPLES = """
 BATCH = 16  # sentence pairs
 
 
+def shift_positions(side: nn.Module, offset: float) -> None:
+    """Add ``offset`` to all positions of an encoder or decoder."""
+    augmenter = side.augmenter
+    augment = type(augmenter).augment
+    augmenter.augment = lambda *args: augment(augmenter, *args) + offset
+
+
 @torch.no_grad()
 def compute_states(
     model: nn.Module, net_input: dict[str, Tensor], offset: float
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Run a batch with all positions ``offset`` higher; return the states of the last layer
     [B, T, C] of encoder and decoder, and masks bool [B, T], True at real tokens."""
-    for augmenter in (model.encoder.augmenter, model.decoder.augmenter):
-        augment = partial(type(augmenter).augment, augmenter)
-        augmenter.augment = lambda *args, augment=augment: augment(*args) + offset
+    for side in (model.encoder, model.decoder):
+        shift_positions(side, offset)
     encoder_out = model.encoder(net_input["src_tokens"])
     target = net_input["prev_output_tokens"]
     features, _ = model.decoder(target, encoder_out=encoder_out, features_only=True)
