@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from cape_fairseq.command_line import format_table
 from cape_fairseq.evaluation.compare import measure
@@ -18,12 +19,23 @@ TESTS = {
     "beyond": "160 tokens",
     "beyond16": "640 tokens",
 }
-DOCUMENTS = {  # the model and what it translates: translations, judged pronouns
-    ("sinpos", "sentences"): ("sinpos/sentences.txt", "sinpos/pronouns.json"),
-    ("rope_cross", "sentences"): ("rope_cross/sentences.txt", "rope_cross/pronouns.json"),
-    ("documents", "sentences"): ("documents/split.txt", "documents/split-pronouns.json"),
-    ("documents", "documents"): ("documents/whole.txt", "documents/pronouns.json"),
-}
+
+
+class Translated(NamedTuple):
+    """A model on the documents of the test set."""
+
+    model: str
+    kind: str  # what it translates
+    output: str  # of fairseq-generate
+    judged: str  # pronouns
+
+
+DOCUMENTS = (
+    Translated("sinpos", "sentences", "sinpos/sentences.txt", "sinpos/pronouns.json"),
+    Translated("rope_cross", "sentences", "rope_cross/sentences.txt", "rope_cross/pronouns.json"),
+    Translated("documents", "sentences", "documents/split.txt", "documents/split-pronouns.json"),
+    Translated("documents", "documents", "documents/whole.txt", "documents/pronouns.json"),
+)
 
 
 def score(path: Path, whole: Path) -> str:
@@ -45,11 +57,11 @@ def main() -> None:
     print(format_table(["model", *TESTS.values()], rows))
     print(f"\nloss by target position: {out}/loss_by_position.png and .txt\n")
     rows = []
-    for kind, (translated, judged) in DOCUMENTS.items():
-        bleu = score(out / translated, out / "documents" / "whole.txt")
-        found = json.loads((out / judged).read_text())
+    for system in DOCUMENTS:
+        bleu = score(out / system.output, out / "documents" / "whole.txt")
+        found = json.loads((out / system.judged).read_text())
         share = f"{100 * found['accuracy']:.0f} % ({found['right']} of {found['items']})"
-        rows.append([*kind, bleu, share])
+        rows.append([system.model, system.kind, bleu, share])
     print("Documents, in which the sentence before decides the pronoun\n")
     print(format_table(["model", "translates", "BLEU", "right pronouns"], rows))
 

@@ -45,10 +45,11 @@ def score_last_sentences(model: nn.Module, texts: Sequence[Text]) -> list[np.nda
     separator, scorer = Separator(dictionary), SequenceScorer(dictionary)
     sources = [separator.join(text.source) for text in texts]
     targets = [separator.join(text.target) for text in texts]
-    sizes = [list(map(len, side)) for side in (sources, targets)]
-    pairs = sources, sizes[0], dictionary, targets, sizes[1], dictionary
-    data = LanguagePairDataset(*pairs, shuffle=False)
-    limit = max(MAX_TOKENS, *map(max, sizes))
+    source_sizes, target_sizes = list(map(len, sources)), list(map(len, targets))
+    data = LanguagePairDataset(
+        sources, source_sizes, dictionary, targets, target_sizes, dictionary, shuffle=False
+    )
+    limit = max(MAX_TOKENS, *source_sizes, *target_sizes)
     scores: list[np.ndarray] = [np.zeros(0)] * len(texts)
     with tqdm(total=len(texts), desc="scoring", delay=5) as progress:
         for batch in data_utils.batch_by_size(

@@ -74,7 +74,10 @@ def read_items(source: Path, target: Path, tokenizer: str | None = None) -> list
         logger.warning(
             "%s or %s has <s> or _eos inside of a sentence in %d lines, the first is line %d; "
             "sentences are joined by ' <s> '",
-            *(source, target, len(odd), odd[0]),
+            source,
+            target,
+            len(odd),
+            odd[0],
         )
     groups = itertools.groupby(texts, lambda text: (text[0], text[1][:-1]))
     items = [

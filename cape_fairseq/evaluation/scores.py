@@ -53,8 +53,10 @@ def compute_length_ratio(
 def compute_kept_ends(texts: Sequence[str], references: Sequence[str]) -> float | None:
     """Return the share of the references' sentence ends that translations have, text by text, or
     None if no reference has any."""
-    ends = [[len(SENTENCE_END.findall(text)) for text in side] for side in (texts, references)]
-    return sum(map(min, *ends)) / sum(ends[1]) if any(ends[1]) else None
+    found = [len(SENTENCE_END.findall(text)) for text in texts]
+    expected = [len(SENTENCE_END.findall(text)) for text in references]
+    kept = sum(map(min, found, expected))
+    return kept / sum(expected) if any(expected) else None
 
 
 def score_translations(

@@ -47,7 +47,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
     expected = None
     for path in paths:
         result = read_checkpoint(path)
-        found = describe(path, result["model"])
+        found = find_common(path, result["model"])
         expected = expected or found
         other = [name for name, value in found.items() if value != expected[name]]
         if other:
@@ -89,7 +89,7 @@ class Mean:
         return {**self.last, **means}
 
 
-def describe(path: Path, model: State) -> dict[str, Any]:
+def find_common(path: Path, model: State) -> dict[str, Any]:
     """Return what must be equal in all checkpoints of a model.
 
     Raises:
