@@ -14,14 +14,12 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
-from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models.ema.ema import EMA
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 
-from cape_fairseq.data.quotes import detokenize_quotes
 from cape_fairseq.optim.hold import hold_in_trainer
 
 
@@ -107,6 +105,23 @@ def load_with_options(load_checkpoint: Callable) -> Callable:
             raise
         finally:
             checkpoint_utils.load_checkpoint_to_cpu = read
+
+    return wrapped
+
+
+def mark_dummy_batches(prepare_sample: Callable) -> Callable:
+    """Tell a model that its batch is a dummy.
+
+    A process that has no batch left for an update runs its first batch again. fairseq multiplies
+    the loss of it by 0, but a model that counts its texts would count them twice.
+    """
+
+    @functools.wraps(prepare_sample)
+    def wrapped(self: Trainer, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
+        sample, is_dummy = prepare_sample(self, *args, **kwargs)
+        if hasattr(self.get_model(), "is_dummy_batch"):
+            self.get_model().is_dummy_batch = is_dummy
+        return sample, is_dummy
 
     return wrapped
 
@@ -231,8 +246,8 @@ def install() -> None:
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     PathManager.copy = staticmethod(copy_completely(PathManager.copy))
     Trainer.load_checkpoint = load_with_options(Trainer.load_checkpoint)
+    Trainer._prepare_sample = mark_dummy_batches(Trainer._prepare_sample)
     Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)
-    MosesTokenizer.decode = detokenize_quotes(MosesTokenizer.decode)
     EMA.__init__ = copy_integers(EMA.__init__)
     EMA.restore = keep_versions(EMA.restore)
     for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs

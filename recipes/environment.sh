@@ -18,7 +18,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 # Subwords: subword_nmt on Moses' tokens, or sentencepiece on raw text, for scripts without spaces.
 BPE=${BPE:-subword_nmt}
 case $BPE in
-    subword_nmt) REMOVE_BPE=(--remove-bpe) DETOKENIZE=(--tokenizer moses) ;;
+    subword_nmt) REMOVE_BPE=(--remove-bpe) DETOKENIZE=(--tokenizer moses_quotes) ;;
     sentencepiece) REMOVE_BPE=(--remove-bpe=sentencepiece) DETOKENIZE=() ;;
     *) echo "${0##*/}: BPE is $BPE; give subword_nmt or sentencepiece" >&2; exit 1 ;;
 esac

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from cape_fairseq import load
+from cape_fairseq.command_line import UserError
 from cape_fairseq.documents.text_search import TextGenerator
-from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.inference.checkpoints import find_train_length, load_model
 from cape_fairseq.models.config import WindowOptions
 from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.options import list_fields
@@ -32,7 +33,8 @@ def old_checkpoint(checkpoint):
     state = torch.load(checkpoint, weights_only=True)
     for item in list_fields(WindowOptions):
         delattr(state["cfg"]["model"], item.name)
-    del state["model"]["encoder.training_length"]
+    for name in ("counts", "longest"):
+        del state["model"][f"encoder.training_lengths.{name}"]
     path = checkpoint.parent / "old.pt"
     torch.save(state, path)
     return path
@@ -142,8 +144,7 @@ def test_outputs_end_at_the_limit_of_their_own_source():
 
 class TestTranslate:
     def test_long_lines_are_translated_in_one_pass(self, data_bin, checkpoint):
-        length = int(torch.load(checkpoint, weights_only=True)["model"]["encoder.training_length"])
-        assert length > 5
+        assert find_train_length(checkpoint) > 5
         line = "the old man buys a book " * 20
         options = {"attention_window": 6, "cross_attention_window": 5, "alignment_gain": 0.1}
         translator = load(checkpoint, data=data_bin, tokenizer="space", **options)
@@ -165,5 +166,7 @@ class TestTranslate:
         assert [len(part.split()) for part in parts] == [250] * 4
         (record,) = [x for x in caplog.records if "cut" in x.getMessage()]
         assert "--training-length" in record.getMessage()
+        with pytest.raises(UserError, match=r"--alignment-gain.*--training-length"):
+            load(old_checkpoint, data=data_bin, tokenizer="space", alignment_gain=1.0)
         translator = load(old_checkpoint, data=data_bin, tokenizer="space", training_length=30)
         assert translator.split_paragraph("the " * 1000, False) == [("the " * 1000).strip()]

@@ -6,12 +6,8 @@ are removed after it. Tokens stay as they are.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from cape_fairseq.data.languages import find_code
+from collections.abc import Sequence
 
 LEFT, RIGHT = "\ue000", "\ue001"  # no space on this side
 PAIRS = {"„": "“”", "‚": "‘’", "“": "”", "‘": "’", "«": "»", "»": "«", "‹": "›", "›": "‹"}
@@ -85,14 +81,3 @@ def is_opening(
     if (token in "»›") == (language in INWARD_GUILLEMETS):
         return True
     return PAIRS[token] in after and not (before and before[-1][-1] in ".,!?…")
-
-
-def detokenize_quotes(decode: Callable) -> Callable:
-    """Let fairseq's Moses tokenizer write typographic quotes as texts have them."""
-
-    @functools.wraps(decode)
-    def wrapped(self: Any, text: str) -> str:
-        marked = mark_quotes(text.split(), find_code(self.cfg.target_lang))
-        return attach_quotes(decode(self, " ".join(marked)))
-
-    return wrapped

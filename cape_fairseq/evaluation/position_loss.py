@@ -137,7 +137,7 @@ def format_result(result: dict[str, Any]) -> str:
 
 
 def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
-    """Plot the smoothed curves with their errors, and the longest training length."""
+    """Plot the smoothed curves with their errors, and the training length."""
     with plot_axes(path, "target position", "loss (nats per token)") as axes:
         title = f"mean of {result['window']} positions; band: {BAND}"
         axes.set_title(title, size="small")
@@ -147,7 +147,7 @@ def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
             axes.plot(mean, line, label=name)
             axes.fill_between(np.arange(len(mean)), mean - error, mean + error, alpha=0.25)
         if train_length is not None:
-            label = f"longest in training ({train_length})"
+            label = f"training length ({train_length})"
             axes.axvline(train_length, color="grey", linestyle="--", label=label)
 
 
@@ -174,8 +174,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--train-length",
         metavar="N|CHECKPOINT",
-        help="tokens of the longest training target, or the checkpoint: drawn, "
-        "and compared with the end of the curve",
+        help="training length in tokens, or the checkpoint: drawn, and compared with the end of the "
+        "curve",
     )
     args = parser.parse_args(argv)
     train_length = parse_train_length(args.train_length)

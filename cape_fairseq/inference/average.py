@@ -14,7 +14,15 @@ from cape_fairseq.command_line import (
     write_atomically,
 )
 from cape_fairseq.inference.checkpoints import read_checkpoint
-from cape_fairseq.models.checkpoint import IDENTITIES, SCALE, TRAINING_LENGTH, Identity, State
+from cape_fairseq.models.checkpoint import (
+    FORMER_LONGEST,
+    IDENTITIES,
+    LENGTH_COUNTS,
+    LONGEST,
+    SCALE,
+    Identity,
+    State,
+)
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
@@ -63,8 +71,8 @@ def average(paths: list[Path]) -> dict[str, Any]:
 
 
 class Mean:
-    """The mean of states, in double precision. Integers are those of the last, and the training
-    length is the longest."""
+    """The mean of states, in double precision. Integers are those of the last, but for the lengths
+    of training texts: a training counts on, so that its last checkpoint has counted all of them."""
 
     def __init__(self) -> None:
         self.count = 0  # of states that are not empty
@@ -75,10 +83,10 @@ class Mean:
         """Add a state, unless it is empty."""
         if not state:
             return
-        longest = self.last.get(TRAINING_LENGTH)
+        before = self.last or state
         self.count, self.last = self.count + 1, dict(state)
-        if longest is not None:
-            self.last[TRAINING_LENGTH] = torch.maximum(longest, state[TRAINING_LENGTH])
+        for name in {LENGTH_COUNTS, LONGEST, FORMER_LONGEST} & state.keys():
+            self.last[name] = max(before[name], state[name], key=torch.sum)
         for name, value in state.items():
             if value.is_floating_point():
                 self.sums[name] = self.sums.get(name, 0) + value.double()

@@ -18,7 +18,7 @@ from torch import Tensor
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
-from cape_fairseq.models.checkpoint import TRAINING_LENGTH
+from cape_fairseq.models.checkpoint import read_training_length
 from cape_fairseq.models.config import has_documents
 
 LONGEST_STACK = 400  # tokens, by default
@@ -105,23 +105,22 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
 
 
 def find_train_length(path: Path) -> int:
-    """Return the number of tokens, EOS included, of the longest text that a checkpoint was trained
-    on.
+    """Return the training length of a checkpoint, with EOS.
 
     Raises:
         UserError: the checkpoint does not store it; those of stock fairseq do not.
     """
-    stored = int(read_checkpoint(path)["model"].get(TRAINING_LENGTH, 0))
+    stored = read_training_length(read_checkpoint(path)["model"])
     if not stored:
         raise UserError(f"{path} does not store the length of its training texts; give a number")
     return stored
 
 
 def find_longest(path: str) -> int:
-    """Return the tokens of the longest stack to fine-tune a model on: those of its training, or
-    those that it can have, at most 400."""
+    """Return the tokens of the longest stack to fine-tune a model on: its training length, or the
+    tokens that it can have, at most 400."""
     state = read_checkpoint(Path(path))
-    stored = int(state["model"].get(TRAINING_LENGTH, 0))
+    stored = read_training_length(state["model"])
     limit = stored or int(getattr(get_options(state)[0], "max_source_positions", None) or 1024)
     return min(limit - 1, LONGEST_STACK)  # without EOS
 

@@ -28,7 +28,7 @@ class LongTextOptions(WindowOptions):
 class LongText(NamedTuple):
     """Say which texts are long for a model, and how they are translated in one pass."""
 
-    training_length: int  # tokens of the longest text of training, with EOS; 0 if unknown
+    training_length: int  # tokens, with EOS; 0 if unknown
     windows: TokenWindows
 
     @classmethod
@@ -46,8 +46,11 @@ class LongText(NamedTuple):
         if model.encoder.window is not None:
             reject(options, "it has --sentence-context")
             return None
-        length = options.training_length or int(model.encoder.training_length)
+        length = options.training_length
+        length = length or int(model.encoder.training_lengths.find_training_length())
         if not length:
+            advice = "its checkpoint stores no training length; give --training-length, too"
+            reject(options, advice)
             return cls(0, TokenWindows())
         windows = replace(options)
         windows.attention_window = options.attention_window or min(
@@ -76,7 +79,7 @@ def reject(options: LongTextOptions, reason: str) -> None:
     for name, value in vars(options).items():
         if value is not None:
             flag = name.replace("_", "-")
-            raise UserError(f"--{flag} is given, but the model translates sentences: {reason}")
+            raise UserError(f"--{flag} has no effect on this model: {reason}")
 
 
 def add_long_text_options(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +91,8 @@ def add_long_text_options(parser: argparse.ArgumentParser) -> None:
         "--training-length",
         type=parse_count,
         metavar="L",
-        help="tokens of the longest text of training (default: the checkpoint's)",
+        help="longer texts are translated in one pass (default: the checkpoint's, the length that "
+        "99 %% of its training texts do not exceed)",
     )
     helps = {
         "--attention-window": (parse_count, "N", "smaller of L / 2 and 40"),

@@ -73,8 +73,9 @@ def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tokenizer",
-        choices=("moses", "space", "nltk"),
-        help="space: the text is tokenized (default: moses; none with SentencePiece)",
+        choices=("moses_quotes", "moses", "space", "nltk"),
+        help="moses_quotes: Moses with typographic quotes; space: the text is tokenized (default: "
+        "moses_quotes; none with SentencePiece)",
     )
 
 

@@ -43,7 +43,8 @@ class Translator:
     Dictionaries are found in ``data``, beside the checkpoint or in the data of the training, codes
     of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside one of these, one or two models of
     SentencePiece in ``sentencepiece`` or in ``source.spm`` and ``target.spm`` or
-    ``sentencepiece.model`` there. ``tokenizer`` is moses by default, and none with SentencePiece.
+    ``sentencepiece.model`` there. ``tokenizer`` is moses_quotes by default, and none with
+    SentencePiece.
     ``language`` has the rules by which paragraphs are split (default: the source language).
     Sentences of more than ``max_subwords`` are cut (default: 400; not those that a model translates
     in one pass). The other options are those of ``LongTextOptions``.
@@ -71,7 +72,7 @@ class Translator:
         bpe, self.target_bpe = find_segmentation(folders, bpe_codes, sentencepiece)
         self.uses_sentencepiece = isinstance(bpe, SentencePiece)
         if tokenizer is None and not self.uses_sentencepiece:
-            tokenizer = "moses"
+            tokenizer = "moses_quotes"
         self.target_tokenizer = build_tokenizer(tokenizer, target_lang, target_lang)
         self.model = build_hub(
             model, task, build_tokenizer(tokenizer, source_lang, target_lang), bpe

@@ -6,6 +6,7 @@ fairseq's ``--user-dir`` imports models and tasks only, so that this imports wha
 import torch
 
 from cape_fairseq import compat, criterions, optim, preemption  # noqa: F401  (they register themselves)
+from cape_fairseq.data import moses_quotes  # noqa: F401
 from cape_fairseq.models import architectures, stepwise  # noqa: F401
 
 compat.install()

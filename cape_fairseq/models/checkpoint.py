@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from cape_fairseq.models.config import PLUGIN_CONFIGS, ModelOptions, find_encoding, list_options
+from cape_fairseq.models.training_lengths import find_training_length
 from cape_fairseq.options import format_flag, list_fields
 from cape_fairseq.positions import ENCODINGS
 
@@ -22,7 +23,9 @@ State = dict[str, Tensor]
 FORMAT = 1  # of the identity
 IDENTITY = "identity"
 SCALE = "encoder.source_scale"
-TRAINING_LENGTH = "encoder.training_length"
+LENGTH_COUNTS = "encoder.training_lengths.counts"
+LONGEST = "encoder.training_lengths.longest"
+FORMER_LONGEST = "encoder.training_length"  # the name of before version 1.2.0
 LOOK_AHEAD = "decoder.look_ahead"
 # What checkpoints had before the format had a number: position options, and a hash for each word.
 FORMER_OPTIONS = "encoder.position_options"
@@ -138,6 +141,12 @@ class Identity(NamedTuple):
         names = {**self.options, **other.options}
         pairs = {name: (self.options.get(name), other.options.get(name)) for name in names}
         return {name: (own, its) for name, (own, its) in pairs.items() if own != its}
+
+
+def read_training_length(state: State) -> int:
+    """Return the training length that a checkpoint's state stores, or 0."""
+    longest = state.get(LONGEST, state.get(FORMER_LONGEST, torch.tensor(0)))
+    return int(find_training_length(state.get(LENGTH_COUNTS, torch.zeros(1)), longest))
 
 
 def read_dimensions(options: Any) -> dict[str, Any]:

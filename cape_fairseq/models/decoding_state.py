@@ -26,7 +26,7 @@ class SourceState(NamedTuple):
     # search, whose source is cut to the window around it
     last: Tensor | None = None  # position of the last token, [B, 1]
     scale: float | None = None  # the source scale, with a window of cross-attention
-    training_length: Tensor | None = None  # tokens of the longest text of training, int64 []
+    training_length: Tensor | None = None  # L, int64 []; 0 if unknown
 
     def select(self, rows: Tensor) -> SourceState:
         """Return the state of some texts, int64 [R]."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, SourceState, find_last
 from cape_fairseq.models.positional_side import PositionalSide
+from cape_fairseq.models.training_lengths import TrainingLengths
 from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.masks import count_leading, has_padding
 from cape_fairseq.modules.plan import SidePlan
@@ -32,8 +33,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         side = Side("encoder", cfg.encoder.layers, dim, heads, limit, self.padding_idx)
         self.build_positions(cfg, side, window)
         self.register_buffer("source_scale", torch.ones(()))
-        # Tokens of the longest text of training on either side, with EOS; 0 if unknown.
-        self.register_buffer("training_length", torch.zeros((), dtype=torch.long))
+        self.training_lengths = TrainingLengths()
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return self.wrap_layer(EncoderLayer(cfg), cfg)
@@ -98,7 +98,8 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             positions = self.scale_positions(layout.index)
         positions = positions.expand(layout.padding.shape)
         state = SourceState(layout.expand(), positions, statistic)
-        state = state._replace(training_length=self.training_length)
+        length = self.training_lengths.find_training_length()
+        state = state._replace(training_length=length)
         if self.token_windows.cross_attention is not None:
             state = state._replace(scale=float(self.source_scale))  # a GPU is waited for
         elif self.token_windows.alignment is None:

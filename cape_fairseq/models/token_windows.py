@@ -101,8 +101,8 @@ class TokenWindows(NamedTuple):
 
 
 def choose_reach(training_length: Tensor) -> Tensor:
-    """Return the default window of cross-attention for texts of training of at most so many tokens,
-    int64 []; 0 if that is unknown."""
+    """Return the default window of cross-attention for a training length, int64 []; 0 if that is
+    unknown."""
     reach = (training_length // 2).clamp(max=MAX_REACH)
     return torch.where(training_length > 0, reach, MAX_REACH)
 

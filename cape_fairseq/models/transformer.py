@@ -13,7 +13,7 @@ from fairseq.distributed.utils import get_global_rank
 from fairseq.models import register_model
 from fairseq.models.transformer import DEFAULT_MAX_SOURCE_POSITIONS, TransformerModelBase
 from omegaconf import OmegaConf
-from torch import Tensor, distributed
+from torch import Tensor
 
 from cape_fairseq.models.checkpoint import IDENTITY, Identity
 from cape_fairseq.models.config import (
@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 @register_model("positional_transformer")
 class PositionalTransformer(TransformerModelBase):
     """fairseq's Transformer with ``--position-encoding``."""
+
+    is_dummy_batch = False  # the batch of training stands for one that this process lacks
 
     def __init__(self, cfg: Any, encoder: PositionalEncoder, decoder: PositionalDecoder) -> None:
         super().__init__(cfg, encoder, decoder)
@@ -151,15 +153,6 @@ class PositionalTransformer(TransformerModelBase):
         length = max(source_length, prev_output_tokens.size(1))
         self.encoder.encoding.prepare(self.decoder.encoding, length)
 
-    def record_lengths(self, *batch: Tensor) -> None:
-        """Record the longest text of training, of either side and in any process; int64 [B, T]."""
-        longest = self.encoder.training_length
-        for tokens in batch:
-            length = tokens.ne(self.encoder.padding_idx).sum(1).max()
-            torch.maximum(longest, length, out=longest)
-        if distributed.is_available() and distributed.is_initialized():
-            distributed.all_reduce(longest, distributed.ReduceOp.MAX)
-
     def forward(
         self,
         src_tokens: Tensor,
@@ -173,7 +166,8 @@ class PositionalTransformer(TransformerModelBase):
         source_noise = target_noise = None
         if self.training:
             source_noise, target_noise = self.sample_noise(src_tokens, prev_output_tokens)
-            self.record_lengths(src_tokens, prev_output_tokens)
+            sides = src_tokens, prev_output_tokens
+            self.encoder.training_lengths.add(sides, self.encoder.padding_idx, self.is_dummy_batch)
             if src_tokens.device.type != "cpu":  # where fewer operations are faster
                 self.prepare_positions(src_tokens, prev_output_tokens)
         encoder_out = self.encoder(

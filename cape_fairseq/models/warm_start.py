@@ -15,12 +15,14 @@ import torch
 from torch import nn
 
 from cape_fairseq.models.checkpoint import (
+    FORMER_LONGEST,
     IDENTITIES,
     IDENTITY,
     LEARNED_POSITIONS,
+    LENGTH_COUNTS,
+    LONGEST,
     LOOK_AHEAD,
     SCALE,
-    TRAINING_LENGTH,
     Identity,
     State,
     check_identity,
@@ -38,6 +40,7 @@ UNUSED = re.compile(
     r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
 BASE = ".positions.base_encoding."  # FLOATER's
+MEASURED = (LENGTH_COUNTS, LONGEST, LOOK_AHEAD)  # in training
 LAYER = re.compile(r"\.layers\.\d+\.")
 
 
@@ -70,14 +73,17 @@ def prepare_state_dict(model: nn.Module, state_dict: State, prefix: str) -> None
     current = Identity.decode(model.identity)  # --store-ema loads a state in every update
     check_identity(stored.identity, current)
     check_tables(stored, model)
-    state = build_state(stored, model)
+    state = build_state(stored, model, current)
     report(stored, model, state, current)
     state_dict.update({prefix + key: value for key, value in state.items()})
 
 
 def rename(key: str) -> str:
-    """Return this package's name of a parameter of stock fairseq. A parameter of FLOATER's base
-    encoding gets its name without FLOATER, since each starts from the other."""
+    """Return this version's name of a parameter of stock fairseq or of an earlier version. A
+    parameter of FLOATER's base encoding gets its name without FLOATER, since each starts from the
+    other."""
+    if key == FORMER_LONGEST:
+        return LONGEST
     match = LEARNED_POSITIONS.fullmatch(key)
     return f"{match[1]}.positions.tables.0" if match else key.replace(BASE, ".positions.", 1)
 
@@ -97,10 +103,14 @@ def check_tables(stored: Checkpoint, model: nn.Module) -> None:
             )
 
 
-def build_state(stored: Checkpoint, model: nn.Module) -> State:
+def build_state(stored: Checkpoint, model: nn.Module, current: Identity) -> State:
     """Return the state that the model loads: the checkpoint's, without positions that the model
-    lacks, and what of its own the checkpoint lacks."""
+    lacks, and what of its own the checkpoint lacks. What was measured of a training counts only for
+    the positions of that training."""
     own = model.state_dict()
+    if changes_positions(stored.identity, current):
+        kept = {name: x for name, x in stored.state.items() if name not in MEASURED}
+        stored = stored._replace(state=kept)
     names = {rename(key): key for key in own}  # the model's, by the checkpoint's
     state = {
         names.get(name, name): value
@@ -112,11 +122,18 @@ def build_state(stored: Checkpoint, model: nn.Module) -> State:
             continue
         if key.endswith("_omega"):  # without a weight the residual counts fully
             state[key] = torch.ones_like(own[key])
-        elif POSITIONS.match(key) or key in (TRAINING_LENGTH, LOOK_AHEAD):
+        elif POSITIONS.match(key) or key in MEASURED:
             state[key] = own[key].clone()
     state[SCALE] = torch.full_like(own[SCALE], choose_scale(stored, model))
     state[IDENTITY] = own[IDENTITY].clone()
     return state
+
+
+def changes_positions(before: Identity, after: Identity) -> bool:
+    """Return whether a warm start changes the positions of evaluation."""
+    has_documents = after.options.get("sentence_context") is not None
+    loses_bos = before.options.get("source_bos") == "on" and has_documents
+    return before.noiseless_encoding != after.noiseless_encoding or loses_bos
 
 
 def choose_scale(stored: Checkpoint, model: nn.Module) -> float:
@@ -156,9 +173,7 @@ def describe(stored: Checkpoint, state: State, current: Identity) -> list[str]:
         if old not in (None, False) and name not in ("position_encoding", "source_scale"):
             change = "dropped" if new is None else f"-> {new}"
             messages.append(f"{format_flag(name)} {old} {change}")
-    has_documents = current.options.get("sentence_context") is not None
-    loses_bos = before.options.get("source_bos") == "on" and has_documents
-    if before.noiseless_encoding != current.noiseless_encoding or loses_bos:
+    if changes_positions(before, current):
         messages.append("the positions of evaluation change, so it must be fine-tuned")
     return messages
 

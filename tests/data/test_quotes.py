@@ -3,9 +3,16 @@
 from argparse import Namespace
 
 import pytest
-from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
+from fairseq.data import encoders
+from sacremoses import MosesDetokenizer
 
-import cape_fairseq.models  # noqa: F401  (repairs fairseq)
+import cape_fairseq.models  # noqa: F401  (registers the tokenizer)
+
+
+def build(name, language):
+    return encoders.build_tokenizer(
+        Namespace(tokenizer=name, source_lang=language, target_lang=language)
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,8 +37,14 @@ import cape_fairseq.models  # noqa: F401  (repairs fairseq)
     ],
 )
 def test_quotes_come_back_as_written(language, text):
-    """With fairseq's tokenizer."""
-    languages = {"source_lang": language, "target_lang": language}
-    options = {"moses_no_dash_splits": False, "moses_no_escape": False}
-    moses = MosesTokenizer(Namespace(**languages, **options))
+    moses = build("moses_quotes", language)
     assert moses.decode(moses.encode(text)) == text
+
+
+def test_the_tokenizer_of_fairseq_stays_as_it_is():
+    """Its detokenization is that of sacremoses, for outputs that are compared with others."""
+    stock, own = build("moses", "en"), build("moses_quotes", "en")
+    for line in ("“ It is late , ”", "the girls ’ books"):
+        assert stock.decode(line) == MosesDetokenizer("en").detokenize(line.split())
+        assert stock.decode(line) != own.decode(line)
+        assert stock.encode(line) == own.encode(line)

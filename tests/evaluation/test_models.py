@@ -84,7 +84,8 @@ class TestAverage:
     def save(self, path, system, seed, scale=1.1, length=0, ema=None, **options):
         model = build(system, seed, **options)
         model.encoder.source_scale.fill_(scale)
-        model.encoder.training_length.fill_(length)
+        model.encoder.training_lengths.longest.fill_(length)
+        model.encoder.training_lengths.counts[length] = length
         state = {"args": Namespace(arch=system), "cfg": None, "model": model.state_dict()}
         state["extra_state"] = {} if ema is None else {"ema": ema}
         torch.save(state, path)
@@ -106,7 +107,8 @@ class TestAverage:
         assert main([*arguments, "4"]) == 1
         assert main([*arguments, "2"]) == 0
         state = torch.load(output, weights_only=True)["model"]
-        assert state.pop("encoder.training_length") == 50  # the longest
+        assert state.pop("encoder.training_lengths.longest") == 50
+        assert state.pop("encoder.training_lengths.counts").nonzero().tolist() == [[50]]
         for name, value in state.items():
             one, other = (m.state_dict()[name] for m in models[1:3])
             expected = (one.double() + other.double()) / 2
@@ -163,13 +165,14 @@ def test_position_loss_knows_the_longest_training_target(
     longest = max(len(line.split()) for line in lines) + 1  # EOS
     assert 2 < find_train_length(cape_checkpoint) <= longest
     state = torch.load(document_checkpoint, weights_only=True)
-    stored = int(state["model"]["encoder.training_length"])
-    assert find_train_length(document_checkpoint) == stored <= 300
+    stored = find_train_length(document_checkpoint)
+    assert 2 < stored <= int(state["model"]["encoder.training_lengths.longest"]) <= 300
     assert find_longest(str(document_checkpoint)) == stored - 1
     output = write_output(tmp_path / "out", make_rows(1), True)
     arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0
-    del state["model"]["encoder.training_length"]  # as of stock fairseq
+    for name in ("counts", "longest"):  # as of stock fairseq
+        del state["model"][f"encoder.training_lengths.{name}"]
     torch.save(state, tmp_path / "stock.pt")
     assert find_longest(str(tmp_path / "stock.pt")) == 400
     assert main(["position-loss", *arguments, str(tmp_path / "stock.pt")]) == 1

@@ -137,7 +137,7 @@ class TestLookAhead:
     def test_it_is_that_of_tokens_in_the_middle(self, left):
         model = build_windows("rope_cross", reach=None)
         model.decoder.is_in_training = True
-        model.encoder.training_length.fill_(12)  # a window of 6, and 3 tokens at the ends
+        model.encoder.training_lengths.longest.fill_(12)  # a window of 6, and 3 tokens at the ends
         found = []
         attention = model.decoder.layers[-1].encoder_attn
         attention.register_forward_hook(lambda module, args, out: found.append(out[1]))

@@ -170,20 +170,3 @@ class TestTraining:
             found.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
         for name, gradient in found[0].items():
             torch.testing.assert_close(found[1][name], gradient, atol=1e-6, rtol=1e-4)
-
-    def test_the_longest_text_is_recorded(self):
-        model = build("rope_cross").train()
-        model(make_batch([7, 4], left=True), None, make_batch([5, 6], begin=True))
-        assert int(model.encoder.training_length) == 7
-        model(make_batch([5, 4]), None, make_batch([9, 6], begin=True))
-        assert int(model.encoder.training_length) == 9
-        model.eval()
-        model(make_batch([20]), None, make_batch([9], begin=True))
-        assert int(model.encoder.training_length) == 9
-        other = build("sinpos")
-        other.load_state_dict(model.state_dict())
-        assert int(other.encoder.training_length) == 9  # kept by a warm start
-        state = {k: v for k, v in model.state_dict().items() if "training_length" not in k}
-        other = build("rope_cross")
-        other.load_state_dict(state)
-        assert int(other.encoder.training_length) == 0
