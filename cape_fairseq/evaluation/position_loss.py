@@ -174,8 +174,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--train-length",
         metavar="N|CHECKPOINT",
-        help="training length in tokens, or the checkpoint: drawn, and compared with the end of the "
-        "curve",
+        help="training length in tokens, or the checkpoint: drawn, and compared with the end of "
+        "the curve",
     )
     args = parser.parse_args(argv)
     train_length = parse_train_length(args.train_length)
