@@ -98,9 +98,10 @@ def describe_shared_options() -> str:
 
     shared = list_fields(PositionOptions, RandposConfig, WindowOptions, ModelOptions)
     task = list_fields(StackedTranslationConfig)
-    stacks = [i for i in task if i.name.startswith("stack_") and i.name != "stack_bpe"]
+    own = [i for i in task if i.name.startswith(("stack_", "source_context"))]
+    rows = [item for item in own if item.name != "stack_bpe"]
     lines = ["options of all encodings:", *map(describe_option, shared)]
-    return "\n".join([*lines, "", "--task stacked_translation:", *map(describe_option, stacks)])
+    return "\n".join([*lines, "", "--task stacked_translation:", *map(describe_option, rows)])
 
 
 def list_encodings(argv: list[str]) -> None:

@@ -7,10 +7,13 @@ import json
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from tqdm import tqdm
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -71,6 +74,13 @@ def parse_count(text: str) -> int:
     """Parse an integer above 0, for argparse."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
+
+
+def parse_number(text: str) -> int:
+    """Parse an integer of at least 0, for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number")
     return int(text)
 
 
@@ -177,6 +187,14 @@ def write_folder(path: Path) -> Iterator[Path]:
             temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def show_progress(total: int | None, name: str, unit: str, leave: bool = True) -> tqdm:
+    """Show a bar on a terminal after five seconds, elsewhere a line every half minute."""
+    interval = 0.1 if sys.stderr.isatty() else 30
+    return tqdm(
+        total=total, desc=name, unit=unit, leave=leave, delay=max(5, interval), mininterval=interval
+    )
 
 
 def write_results(args: Any, text: str, result: Any, plot: Callable | None = None) -> None:

@@ -162,6 +162,13 @@ check_counts() {  # check_counts MINIMUM NAME...: stop unless these variables ar
     done
 }
 
+reject_settings() {  # reject_settings NAME...: stop if a setting of earlier versions is given
+    local name
+    for name in "$@"; do
+        [ -z "${!name:-}" ] || stop "$name is given, a setting of earlier versions that means nothing any more; leave it out"
+    done
+}
+
 sum_files() {  # sum_files FILE...: one checksum of those that exist
     local file
     for file in "$@"; do if [ -e "$file" ]; then cksum < "$file"; fi; done | cksum | cut -d' ' -f1

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Evaluate checkpoints on sentences and on stacks of at least STACK target tokens. OUT/report.md has the
-# tables and figures. JUNCTION is that of the stacks (default: separator for checkpoints with
-# --sentence-context, else comma).
+# tables and figures. JUNCTION is that of the stacks, comma or none.
 #
 #   DATA=data-bin [OUT=runs/evaluation] [STACK=300] [JUNCTION=comma] recipes/evaluate.sh [--dry-run] NAME=CHECKPOINT...
 set -euo pipefail
@@ -9,8 +8,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 [ -z "$DRY_RUN" ] || shift
 
 need DATA "give the binarized data: DATA=data-bin recipes/evaluate.sh NAME=CHECKPOINT"
-OUT=${OUT:-runs/evaluation} STACK=${STACK:-300}
+OUT=${OUT:-runs/evaluation} STACK=${STACK:-300} JUNCTION=${JUNCTION:-comma}
 check_counts 1 STACK
+case $JUNCTION in comma | none) ;; *) stop "JUNCTION is $JUNCTION; give comma or none" ;; esac
 [ $# -gt 0 ] || stop "give checkpoints as NAME=CHECKPOINT"
 for system in "$@"; do
     case $system in ?*=?*) ;; *) stop "$system must have the form NAME=CHECKPOINT" ;; esac
@@ -25,23 +25,17 @@ done
 run mkdir -p "$OUT"
 limits=(--max-source-positions 100000 --max-target-positions 100000 --num-workers 0 --user-dir "$USER_DIR")
 
-find_junction() {  # the junction that a checkpoint needs
-    python -c 'import sys; from cape_fairseq.inference.checkpoints import find_junction; print(find_junction(sys.argv[1]))' "$1"
-}
-
 choose_remove_bpe "$DATA"
 sentences=() stacked=() loss=() swaps=()
 for system in "$@"; do
     name=${system%%=*} path=${system#*=}
     one=$OUT/$name
-    junction=${JUNCTION:-comma}
-    if [ -z "${JUNCTION:-}" ] && [ -e "$path" ]; then junction=$(find_junction "$path"); fi
     run mkdir -p "$one"
     # A checkpoint that was trained again is evaluated again.
     if [ -e "$one/settings" ] && [ "$path" -nt "$one/settings" ]; then run rm -f "$one"/*.txt "$one/settings"; fi
     keep_settings "$one" "DATA=$DATA" "DATA_CHECKSUM=$(sum_files "$DATA"/test.* "$DATA"/dict.*)" \
-        "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$junction"
-    joined=(--task stacked_translation --stack-junction "$junction" --max-len-a 2 --max-len-b 200)
+        "CHECKPOINT=$path" "STACK=$STACK" "JUNCTION=$JUNCTION"
+    joined=(--task stacked_translation --stack-junction "$JUNCTION" --max-len-a 2 --max-len-b 200)
     if [ -e "$DATA/bpecodes" ]; then joined+=(--bpe subword_nmt --bpe-codes "$DATA/bpecodes"); fi  # "comma" edits words
     stacks=("${joined[@]}" --stack-min-tokens "$STACK") ten=("${joined[@]}" --stack-sentences 10)
     write "$one/stacks.txt" fairseq-generate "$DATA" --path "$path" "${limits[@]}" "${stacks[@]}" --beam 4 "${REMOVE_BPE[@]}"

@@ -9,7 +9,7 @@
 # dictionaries and bpecodes or SentencePiece models beside it. TEXT is that of recipes/train.sh. MODEL_SRC and MODEL_TGT
 # are the languages as the model calls them (default: SRC, TGT), for instance eng_Latn. Three ways:
 #   ctranslate2  ENCODING (default: rope) replaces the sinusoids, and CTranslate2 serves the model
-#   documents    rope_cross with --sentence-context CONTEXT (default: 1) and --target-context TARGET_CONTEXT (0);
+#   documents    rope_cross on sentences with up to CONTEXT (default: 1) sentences of their document before them;
 #                cape-fairseq translate runs it
 #   long         rope_cross on sentences and stacks of at most LONGEST tokens (default: 400, or the longest text of the
 #                model's training, if its checkpoint stores a shorter one); cape-fairseq translate then takes texts of
@@ -26,7 +26,8 @@ need TEXT "give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretraine
 MODEL=${MODEL%/} TEXT=${TEXT%/}
 SRC=${SRC:-en} TGT=${TGT:-de} WAY=${WAY:-ctranslate2} OUT=${OUT:-runs/pretrained} SEED=${SEED:-1}
 MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT}
-CONTEXT=${CONTEXT:-1} TARGET_CONTEXT=${TARGET_CONTEXT:-0} LONGEST=${LONGEST:-}
+CONTEXT=${CONTEXT:-1} LONGEST=${LONGEST:-}
+reject_settings TARGET_CONTEXT
 case $WAY in
     ctranslate2) ENCODING=${ENCODING:-rope} UPDATES=${UPDATES:-2000} ;;
     documents) ENCODING=rope_cross UPDATES=${UPDATES:-2000} ;;
@@ -34,7 +35,7 @@ case $WAY in
     *) stop "WAY is $WAY; give ctranslate2, documents or long" ;;
 esac
 check_counts 1 UPDATES ${LONGEST:+LONGEST}
-check_counts 0 CONTEXT TARGET_CONTEXT
+check_counts 1 CONTEXT
 read_options "$@"
 check_arch "${ENCODING}_transformer"
 IMPORTED=$OUT/imported DATA=$OUT/data-bin SAVE=$OUT/$WAY-$ENCODING
@@ -69,8 +70,7 @@ read_option() {  # read_option NAME: an option of the imported model
 WIDTH=$(read_option encoder-embed-dim)
 case $WAY in
     ctranslate2) LR=${LR:-1e-4} TRAINING=() ;;
-    documents) LR=${LR:-1e-4} TRAINING=(--sentence-context "$CONTEXT" --target-context "$TARGET_CONTEXT"
-        --task stacked_translation --stack-junction separator --stack-probability 0.5 --stack-max-tokens 400 --required-batch-size-multiple 1) ;;
+    documents) LR=${LR:-1e-4} TRAINING=(--task stacked_translation --source-context "$CONTEXT") ;;
     long)
         # Measured for a width of 128 (docs/pretrained.md); the rate of wider models is a guess.
         if [ "${WIDTH:-512}" -lt 512 ]; then LR=${LR:-2e-3}; else LR=${LR:-3e-4}; fi

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Train sinusoids and rope_cross on synthetic English-German texts of at most 40 tokens, and test them on sentences, on
 # texts of that length, and on texts 4 and 16 times as long: rope_cross also with windows of tokens and alignment, which
-# are options of inference. Then fine-tune rope_cross on documents, in which pronouns need context. Prints two tables
-# and plots the loss by position. The same command continues after an interruption.
+# are options of inference. Then fine-tune rope_cross on rows, sentences with the one before, which decides their
+# pronouns. Prints two tables and plots the loss by position. The same command continues after an interruption.
 #
 #   [OUT=runs/quickstart] [UPDATES=N] recipes/quickstart.sh [--dry-run]
 #
-# UPDATES=N is for a trial: each training then has N updates instead of 380 (documents: 150). Messages of fairseq are in
+# UPDATES=N is for a trial: each training then has N updates instead of 380 (rows: 150). Messages of fairseq are in
 # the *.log files of OUT; VERBOSE=1 shows them, too.
 set -euo pipefail
 export BPE=subword_nmt OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + 1) / 2))}  # two programs at once
@@ -21,7 +21,7 @@ if [ -n "${UPDATES:-}" ]; then check_counts 1 UPDATES; fi
 TEXT=$OUT/corpus DATA=$OUT/data-bin
 export SRC=en TGT=de
 run mkdir -p "$OUT"
-keep_settings "$OUT" "SYSTEMS=sinpos rope_cross documents" "UPDATES=${UPDATES:-380, documents 150}"
+keep_settings "$OUT" "SYSTEMS=sinpos rope_cross rows" "UPDATES=${UPDATES:-380, rows 150}"
 [ -e "$TEXT/train.en" ] || run cape-fairseq synthetic-corpus "$TEXT"
 
 # 2. Tokenization, byte-pair encoding and binarization (recipes/environment.sh). Texts of 640 tokens are longer than the
@@ -39,7 +39,7 @@ train() {  # train SYSTEM UPDATES OPTIONS...: it resumes from checkpoint_last.pt
     local save=$OUT/$1 updates=${UPDATES:-$2}; shift 2
     if is_trained "$save" "$updates"; then return; fi
     fit "$save" "$updates" --seed 1 --lr 4e-3 --warmup-updates 200 --max-tokens 2000 \
-        --task stacked_translation --stack-probability 1 --required-batch-size-multiple 1 \
+        --task stacked_translation --required-batch-size-multiple 1 \
         --validate-after-updates "$updates" --no-epoch-checkpoints --save-interval-updates 100 \
         --keep-interval-updates 1 --log-interval 20 "$@"
     mark_trained "$save" "$updates"
@@ -60,7 +60,7 @@ judge_pronouns() {  # judge_pronouns SYSTEM NAME OPTIONS...: right pronouns in S
 
 stacks=(--task stacked_translation --stack-junction none)
 train_encoding() {  # train_encoding ENCODING: on texts of at most 40 tokens
-    train "$1" 380 --arch "$1_transformer_tiny" --stack-junction none --stack-max-tokens 40
+    train "$1" 380 --arch "$1_transformer_tiny" --stack-probability 1 --stack-junction none --stack-max-tokens 40
 }
 
 test_lengths() {  # test_lengths SYSTEM PREFIX OPTIONS...: translations in SYSTEM/PREFIX*.txt
@@ -83,18 +83,17 @@ translate_lengths() {
     test_lengths rope_cross windows. "${windows[@]}"
 }
 
-documents=(--task stacked_translation --stack-junction separator --stack-min-tokens 100000 --stack-keep-rest)
-fine_tune_documents() {  # from rope_cross; each sentence sees the one before
-    train documents 150 --arch rope_cross_transformer_tiny --finetune-from-model "$OUT/rope_cross/checkpoint_last.pt" \
-        --sentence-context 1 --stack-junction separator --stack-max-tokens 120 --lr 2e-3 --warmup-updates 50
-    generate documents whole "$DATA" "${documents[@]}"
-    generate documents split "$DATA" "${documents[@]}" --model-overrides "{'sentence_context': 0}"
-    judge_pronouns documents pronouns
-    judge_pronouns documents split-pronouns --context 0
+fine_tune_rows() {  # from rope_cross; each sentence sees the one before
+    train rows 150 --arch rope_cross_transformer_tiny --finetune-from-model "$OUT/rope_cross/checkpoint_last.pt" \
+        --source-context 1 --lr 2e-3 --warmup-updates 50
+    generate rows context "$DATA" --task stacked_translation --source-context 1
+    generate rows alone "$DATA"
+    judge_pronouns rows context-pronouns
+    judge_pronouns rows alone-pronouns --context 0
 }
 
 score_and_fine_tune() {
-    fine_tune_documents
+    fine_tune_rows
     score_references sinpos loss
     score_references rope_cross loss
     score_references rope_cross windows.loss "${windows[@]}"
@@ -124,7 +123,7 @@ end_both() {
 # 3. Trainings and tests, two at once.
 say "training sinpos and rope_cross"
 run_both "train_encoding sinpos" "train_encoding rope_cross"
-say "translating with sinpos and rope_cross, and training on documents"
+say "translating with sinpos and rope_cross, and training on rows"
 run_both translate_lengths score_and_fine_tune
 
 # 4. The tables and the figure.

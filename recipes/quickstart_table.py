@@ -22,28 +22,24 @@ TESTS = {
 
 
 class Translated(NamedTuple):
-    """A model on the documents of the test set."""
+    """A model on the sentences of the test set."""
 
-    model: str
-    kind: str  # what it translates
+    name: str
     output: str  # of fairseq-generate
     judged: str  # pronouns
 
 
-DOCUMENTS = (
-    Translated("sinpos", "sentences", "sinpos/sentences.txt", "sinpos/pronouns.json"),
-    Translated("rope_cross", "sentences", "rope_cross/sentences.txt", "rope_cross/pronouns.json"),
-    Translated("documents", "sentences", "documents/split.txt", "documents/split-pronouns.json"),
-    Translated("documents", "documents", "documents/whole.txt", "documents/pronouns.json"),
+SENTENCES = (
+    Translated("sinpos", "sinpos/sentences.txt", "sinpos/pronouns.json"),
+    Translated("rope_cross", "rope_cross/sentences.txt", "rope_cross/pronouns.json"),
+    Translated("rows, alone", "rows/alone.txt", "rows/alone-pronouns.json"),
+    Translated("rows, with context", "rows/context.txt", "rows/context-pronouns.json"),
 )
 
 
-def score(path: Path, whole: Path) -> str:
-    """Return BLEU of an output of fairseq-generate, joined to the texts of another."""
-    found = measure({"whole": [whole], "joined": [path]})
-    if found["other_references"]:
-        raise SystemExit(f"{path} and {whole} are not of one test set")
-    return f"{found['systems']['joined']['bleu']['mean']:.2f}"
+def score(path: Path) -> str:
+    """Return BLEU of an output of fairseq-generate."""
+    return f"{measure({'': [path]})['systems']['']['bleu']['mean']:.2f}"
 
 
 def main() -> None:
@@ -52,18 +48,17 @@ def main() -> None:
     rows = []
     for system, files in SYSTEMS.items():
         paths = [Path(f"{out}/{files}{test}.txt") for test in TESTS]
-        rows.append([system, *(score(path, path) for path in paths)])
+        rows.append([system, *map(score, paths)])
     print("BLEU by length of the texts; those of training had at most 40 tokens\n")
     print(format_table(["model", *TESTS.values()], rows))
     print(f"\nloss by target position: {out}/loss_by_position.png and .txt\n")
     rows = []
-    for system in DOCUMENTS:
-        bleu = score(out / system.output, out / "documents" / "whole.txt")
+    for system in SENTENCES:
         found = json.loads((out / system.judged).read_text())
         share = f"{100 * found['accuracy']:.0f} % ({found['right']} of {found['items']})"
-        rows.append([system.model, system.kind, bleu, share])
-    print("Documents, in which the sentence before decides the pronoun\n")
-    print(format_table(["model", "translates", "BLEU", "right pronouns"], rows))
+        rows.append([system.name, score(out / system.output), share])
+    print("Sentences whose pronouns the sentence before decides\n")
+    print(format_table(["model", "BLEU", "right pronouns"], rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time and memory of encodings, decoding and documents, beside stock fairseq and other toolkits.
+"""Time and memory of encodings and decoding, beside stock fairseq and other toolkits.
 
     benchmark.py step [--size base] [--lengths 30,100,300] [--peers]    a training step
     benchmark.py step --device cuda --dtype float16 --size base --words 32000 --tokens 16384
@@ -6,7 +6,6 @@
     benchmark.py modules [--size table9]            CAPE's Table 9: layer, encoder, decoder
     benchmark.py memory [--words 32000]             peak memory of a training step, MiB
     benchmark.py decode [--peers]                   beam 4, forced to the length of the source
-    benchmark.py documents [--lengths 100,4000]     per target token, beside sentences alone
 
 Systems take turns, round after round; each line of JSON has ratios of medians, and quartiles in
 milliseconds. Weights are random. ``--peers`` adds the toolkits of peers.py that are installed.
@@ -39,7 +38,6 @@ from fairseq.sequence_generator import SequenceGenerator
 
 import cape_fairseq.models  # noqa: F401
 from cape_fairseq.criterions import chunked
-from cape_fairseq.documents.search import DocumentGenerator
 from cape_fairseq.modules.plan import AttentionPlan
 
 STEPS = "stock,sinpos,sinpos+chunked+dropout,cape,rope_cross,relpos,floater"
@@ -239,35 +237,7 @@ def run_decode(args: Namespace) -> None:
     measure(runs, args, "transformer", part="decode", size=args.size)
 
 
-def run_documents(args: Namespace) -> None:
-    """Compare documents of sentences with 25 tokens to their sentences alone, 4 rows a batch."""
-    arch, rows = "rope_cross_transformer", 4
-    plain = build(arch, args)
-    sentences = make_generator(plain, args, SENTENCE)
-    model = build(arch, args, sentence_context=1)
-    documents = make_generator(model, args, SENTENCE, DocumentGenerator)
-    for total in args.lengths or [100, 400, 1000, 4000, 16000]:
-        text = make_batch(total, rows, args)
-        text["net_input"]["src_tokens"][:, SENTENCE - 1 : -1 : SENTENCE] = 0
-        alone = [make_batch(SENTENCE, rows, args) for _ in range(total // SENTENCE)]
-        runs = {
-            "sentences": Run(lambda alone=alone: [sentences.generate(None, b) for b in alone]),
-            "document": Run(lambda text=text: documents.generate(None, text)),
-        }
-        if total <= 400:
-            whole = make_generator(plain, args, total)
-            runs["no windows"] = Run(lambda g=whole, text=text: g.generate(None, text))
-        measure(runs, args, "sentences", rows * total, part="documents", length=total)
-        print(json.dumps({"peak MiB": find_peak(args)}))
-
-
-PARTS = {
-    "step": run_step,
-    "modules": run_modules,
-    "memory": run_memory,
-    "decode": run_decode,
-    "documents": run_documents,
-}
+PARTS = {"step": run_step, "modules": run_modules, "memory": run_memory, "decode": run_decode}
 
 
 if __name__ == "__main__":

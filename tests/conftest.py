@@ -35,10 +35,9 @@ def cape_checkpoint(data_bin, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def document_checkpoint(data_bin, cape_checkpoint, tmp_path_factory) -> Path:
-    """A checkpoint of a very small model of documents, fine-tuned from CAPE."""
-    folder = tmp_path_factory.mktemp("documents")
-    stacks = ("--stack-junction", "separator", "--stack-probability", 0.5)
-    windows = ("--sentence-context", 1, "--finetune-from-model", cape_checkpoint)
-    train(data_bin, folder, "--task", "stacked_translation", *stacks, *windows)
+def row_checkpoint(data_bin, cape_checkpoint, tmp_path_factory) -> Path:
+    """A checkpoint of a very small model of rows, fine-tuned from CAPE."""
+    folder = tmp_path_factory.mktemp("rows")
+    rows = ("--task", "stacked_translation", "--source-context", 2)
+    train(data_bin, folder, *rows, "--finetune-from-model", cape_checkpoint)
     return folder / "checkpoint_last.pt"

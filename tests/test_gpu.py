@@ -1,12 +1,11 @@
-"""Every encoding and documents on a GPU: pytest -m gpu."""
+"""Every encoding and the search on a GPU: pytest -m gpu."""
 
 import math
 
 import pytest
 import torch
 
-from cape_fairseq.documents.search import DocumentGenerator
-from tests.documents.support import WINDOW_NAMES, build_document_model, make_documents, make_inputs
+from cape_fairseq.tasks.text_search import TextGenerator
 from tests.support import (
     PAD,
     SYSTEMS,
@@ -49,23 +48,15 @@ def test_floater_solves_both_sides_at_once_as_on_the_cpu():
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", WINDOW_NAMES)
-def test_documents_are_those_of_the_cpu(name):
-    model = build_document_model(name, 1)
-    source, previous, _ = make_inputs(make_documents(), left=True)
-    real = previous != PAD
-    expected = compute_scores(model, source, previous, "cpu")[real]
-    found = compute_scores(model, source, previous, "cuda")[real]
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
-
-
-def test_committed_search_finds_the_sentences_of_the_cpu():
-    model, dictionary = build_document_model("rope_cross", 1), SmallTask().target_dictionary
-    source, _, _ = make_inputs(make_documents())
+def test_search_finds_the_translations_of_the_cpu():
+    """Of rows, each of which may be as long as its own text allows."""
+    model, dictionary = build("rope_cross"), SmallTask().target_dictionary
+    source = make_batch([9, 5, 7], left=True)
+    source[0, 3] = dictionary.bos()
     found = []
     for device in ("cpu", "cuda"):
         model.to(device)
-        generator = DocumentGenerator([model], dictionary, beam_size=3, max_len_b=8)
+        generator = TextGenerator([model], dictionary, beam_size=3, max_len_a=1, max_len_b=3)
         sample = {"net_input": {"src_tokens": source.to(device), "src_lengths": None}}
         found.append([h[0]["tokens"].tolist() for h in generator.generate([model], sample)])
     assert found[0] == found[1]

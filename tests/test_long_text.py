@@ -7,11 +7,11 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.command_line import UserError
-from cape_fairseq.documents.text_search import TextGenerator
 from cape_fairseq.inference.checkpoints import find_train_length, load_model
 from cape_fairseq.models.config import WindowOptions
 from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.options import list_fields
+from cape_fairseq.tasks.text_search import TextGenerator
 from tests.models.support import decode_in_steps
 from tests.support import EOS, PAD, build, fairseq, make_batch, train
 
@@ -86,7 +86,7 @@ class TestGenerate:
         stacks = ("--stack-junction", "none", "--stack-sentences", 3)
         more = ("--task", task, *(stacks if task == "stacked_translation" else ()))
         found = generate(data_bin, checkpoint, ALIGNED, *more, "--score-reference")
-        model, pairs = load_model(checkpoint, data_bin)
+        model, pairs, _ = load_model(checkpoint, data_bin)
         set_windows(model, **ALIGNED)
         rows = {kind: read_rows(found, kind) for kind in "SHP"}
         for number in list(rows["P"])[:3]:
@@ -149,12 +149,12 @@ class TestTranslate:
         options = {"attention_window": 6, "cross_attention_window": 5, "alignment_gain": 0.1}
         translator = load(checkpoint, data=data_bin, tokenizer="space", **options)
         (found,) = translator.translate([line], split=False, beam=2)
-        model = translator.model.models[0]
+        model = translator.hub.models[0]
         assert model.decoder.token_windows == TokenWindows()
         set_windows(model, **options)
-        tokens = translator.encode_source(line)
-        (expected,) = translator.model.generate([tokens], beam=2)
-        assert found == translator.decode_sentence(expected[0]["tokens"])
+        tokens = translator.text.encode_source(line).tokens
+        (expected,) = translator.hub.generate([tokens], beam=2)
+        assert found == translator.text.decode(expected[0]["tokens"])
         set_windows(model)
         short = "the old man buys a book ."
         plain = load(checkpoint, data=data_bin, tokenizer="space")
@@ -162,11 +162,11 @@ class TestTranslate:
 
     def test_without_a_training_length_long_lines_are_cut(self, data_bin, old_checkpoint, caplog):
         translator = load(old_checkpoint, data=data_bin, tokenizer="space")
-        parts = translator.split_paragraph("the " * 1000, False)
+        parts = translator.text.split_paragraph("the " * 1000, False)
         assert [len(part.split()) for part in parts] == [250] * 4
         (record,) = [x for x in caplog.records if "cut" in x.getMessage()]
         assert "--training-length" in record.getMessage()
         with pytest.raises(UserError, match=r"--alignment-gain.*--training-length"):
             load(old_checkpoint, data=data_bin, tokenizer="space", alignment_gain=1.0)
         translator = load(old_checkpoint, data=data_bin, tokenizer="space", training_length=30)
-        assert translator.split_paragraph("the " * 1000, False) == [("the " * 1000).strip()]
+        assert translator.text.split_paragraph("the " * 1000, False) == [("the " * 1000).strip()]

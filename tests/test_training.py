@@ -42,7 +42,7 @@ REFRESH = ("--floater-refresh", 8, "--weight-decay", 0.1, "--validate-interval-u
 @pytest.mark.parametrize(
     ("arch", "more"),
     [
-        ("cape", (*STACKS, "--stack-junction", "separator", "--sentence-context", 1)),
+        ("cape", (*STACKS, "--stack-junction", "none", "--source-context", 2)),
         ("floater", REFRESH),  # between two refreshes
     ],
 )
@@ -205,12 +205,11 @@ def test_sigterm_with_several_gpus_saves_one_checkpoint(data_bin, tmp_path):
 
 
 def test_validation_bleu_selects_the_best_checkpoint(data_bin, tmp_path):
-    """Also of documents, whose validation text is stacked."""
+    """Also of rows."""
     bleu = ("--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 10}')
     best = ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric")
-    stacks = ("--task", "stacked_translation", "--stack-junction", "separator")
-    documents = ("--stack-probability", 0.5, "--sentence-context", 1)
-    for name, more in (("sentences", ()), ("documents", (*stacks, *documents))):
+    rows = ("--task", "stacked_translation", "--source-context", 1)
+    for name, more in (("sentences", ()), ("rows", rows)):
         save = tmp_path / name
         output = train(data_bin, save, *bleu, *best, *more, arch="rope_cross_transformer_tiny")
         score = max(float(x) for x in re.findall(r'"valid_bleu": "?([\d.]+)', output))

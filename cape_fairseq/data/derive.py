@@ -117,7 +117,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--min-tokens", type=parse_count, default=300, help="target tokens to reach (default: 300)")
     add(
         "--junction",
-        choices=JUNCTIONS,
+        choices=(*JUNCTIONS, "separator"),
         default="comma",
         help="between sentences (default: comma, CAPE's)",
     )

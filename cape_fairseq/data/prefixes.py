@@ -37,3 +37,9 @@ def index_prefix(dictionary: Dictionary, words: list[str]) -> Tensor:
     if missing:
         raise UserError(f"{PREFIXES} has {missing[0]}, which is not in the dictionary")
     return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
+
+
+def drop_prefix(tokens: Tensor, prefix: Tensor) -> Tensor:
+    """Return the tokens of a text without the prefix, if it begins with it: int64 [T]."""
+    count = len(prefix)
+    return tokens[count:] if torch.equal(tokens[:count], prefix.to(tokens)) else tokens

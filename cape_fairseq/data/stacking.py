@@ -10,7 +10,7 @@ import numpy as np
 from cape_fairseq.command_line import UserError
 
 PAPER_MIN_TOKENS = 300
-JUNCTIONS = ("comma", "none", "separator")
+JUNCTIONS = ("comma", "none")
 
 ENTITY = r"&(?:quot|apos|lt|gt|amp|bar|#\d+);"  # Moses' escapes
 BEFORE_LETTER = re.compile(rf"(?:{ENTITY}|[^\w&])*")
@@ -82,8 +82,8 @@ def group_by_tokens(
 ) -> list[range]:
     """Group consecutive sentences of these lengths until a group has ``min_tokens`` tokens.
 
-    Separators are not counted, so that groups do not depend on the junction. Groups end where
-    the id in ``documents`` changes. ``keep_rest`` keeps a shorter group at the end of a document.
+    Groups end where the id in ``documents`` changes. ``keep_rest`` keeps a shorter group at the end
+    of a document.
     """
     groups = []
     for document in find_documents(documents, len(lengths)):
@@ -102,15 +102,13 @@ def sample_groups(
     max_tokens: int,
     key: Iterable[int],
     documents: Sequence | None = None,
-    separators: int = 0,
 ) -> list[range]:
     """Sample groups of mixed lengths: single sentences and stacks.
 
     At each sentence a stack begins with ``probability``. Its limit is sampled from 1 to
     ``max_tokens``; the first sentence may exceed the sampled limit, those that follow are taken
     while they fit. A sentence of more than ``max_tokens`` is left out. ``lengths`` are those of the
-    longer side of each pair, with ``separators`` tokens that a sentence alone does not have;
-    ``key`` seeds the generator.
+    longer side of each pair; ``key`` seeds the generator.
     """
     generator = np.random.default_rng(list(key))
     groups = []
@@ -118,7 +116,7 @@ def sample_groups(
         start = document.start
         while start < document.stop:
             stop = start + 1
-            if lengths[start] - separators > max_tokens:
+            if lengths[start] > max_tokens:
                 start = stop
                 continue
             if generator.random() < probability:
@@ -129,3 +127,24 @@ def sample_groups(
             groups.append(range(start, stop))
             start = stop
     return groups
+
+
+def find_context(
+    first: int, count: int, sizes: Sequence[int], documents: Sequence | None = None
+) -> list[int]:
+    """Return the numbers of at most ``count`` sentences before a text of a document, in order.
+
+    Args:
+        first: number of the first sentence of the text.
+        sizes: source tokens of all sentences, with EOS; an empty line is no context.
+        documents: id of each sentence's document; all are one by default.
+    """
+    numbers: list[int] = []
+    number = first - 1
+    while len(numbers) < count and number >= 0:
+        if documents is not None and documents[number] != documents[first]:
+            break
+        if sizes[number] > 1:
+            numbers.append(number)
+        number -= 1
+    return numbers[::-1]

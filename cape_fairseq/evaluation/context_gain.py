@@ -1,15 +1,17 @@
 """``cape-fairseq context-gain``: what earlier sentences are worth, in nats a token.
 
-The log-probability of a sentence's reference with the right earlier sentences, with those of
-another document, and with none. Words and EOS are apart.
+The log-probability of a sentence's reference after the right earlier source sentences, after those
+of another document, and after none. Words and EOS are apart.
 """
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from fairseq.data import Dictionary
+from torch import Tensor
 
 from cape_fairseq.command_line import (
     UserError,
@@ -20,17 +22,15 @@ from cape_fairseq.command_line import (
     format_table,
     parse_count,
     parse_files,
+    parse_number,
     write_results,
 )
+from cape_fairseq.data.prefixes import drop_prefix, index_prefix, read_prefixes
+from cape_fairseq.data.rows import build_row, hide_marks
 from cape_fairseq.data.stacking import read_documents
-from cape_fairseq.evaluation.context import (
-    Text,
-    bootstrap_interval,
-    find_reach,
-    score_last_sentences,
-)
+from cape_fairseq.evaluation.context import Pair, bootstrap_interval, score_pairs
 from cape_fairseq.evaluation.scores import summarize_seeds
-from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.inference.checkpoints import LoadedModel, load_model
 
 EXAMPLES = """
   cape-fairseq context-gain documents=checkpoint_best.pt --data data-bin
@@ -45,33 +45,52 @@ DESCRIPTION = (
 KINDS = ("right", "wrong", "none")
 
 
-def read_texts(
-    pairs: Any, names: list[str], reach: int, limit: int | None, word: str | None, dictionary: Any
-) -> tuple[dict[str, list[Text]], int]:
-    """Return the texts of each kind for the sentences that have an earlier one, and the number of
-    those that are left out: no other document has as many sentences in a row."""
-    texts: dict[str, list[Text]] = {kind: [] for kind in KINDS}
+class Sides(NamedTuple):
+    """The sentences of a data set that are no empty lines."""
+
+    sources: list[Tensor]  # int64 [T] each, with EOS
+    targets: list[Tensor]
+    documents: list[str]  # of each sentence
+    prefix: Tensor  # code of a language that begins every source, int64 [P]
+
+    def build_pair(self, number: int, earlier: Sequence[int], dictionary: Dictionary) -> Pair:
+        """Build the row of a sentence, with its translation."""
+        words = [hide_marks(self.sources[i][:-1], dictionary) for i in earlier]
+        context = [drop_prefix(sentence, self.prefix) for sentence in words]
+        return Pair(build_row(context, self.sources[number], dictionary), self.targets[number])
+
+
+class Choice(NamedTuple):
+    """The sentences that are scored, and the earlier sentences of each kind, by number."""
+
+    sentences: list[int]
+    earlier: dict[str, list[Sequence[int]]]
+    left_out: int  # sentences: no other document has as many in a row
+
+
+def choose_context(
+    names: list[str], context: int, is_chosen: Callable[[int], bool], limit: int | None
+) -> Choice:
+    """Choose the sentences that have an earlier one, and their context of each kind."""
+    choice = Choice([], {kind: [] for kind in KINDS}, 0)
     left_out = 0
     for number in range(1, len(names)):
         first = number
-        while first > max(0, number - reach) and names[first - 1] == names[number]:
+        while first > max(0, number - context) and names[first - 1] == names[number]:
             first -= 1
-        if first == number:
-            continue
-        if word is not None and word not in dictionary.string(pairs[number]["source"]).split():
+        if first == number or not is_chosen(number):
             continue
         wrong = find_wrong_context(names, number, number - first)
         if wrong is None:
             left_out += 1
             continue
-        last = [number]
-        chosen = {"right": range(first, number), "wrong": wrong, "none": range(0)}
-        for kind, earlier in chosen.items():
-            members = [pairs[i] for i in (*earlier, *last)]
-            texts[kind].append(Text([m["source"] for m in members], [m["target"] for m in members]))
-        if limit is not None and len(texts["right"]) == limit:
+        choice.sentences.append(number)
+        found = {"right": range(first, number), "wrong": wrong, "none": range(0)}
+        for kind, earlier in found.items():
+            choice.earlier[kind].append(earlier)
+        if limit is not None and len(choice.sentences) == limit:
             break
-    return texts, left_out
+    return choice._replace(left_out=left_out)
 
 
 def find_wrong_context(names: list[str], number: int, count: int) -> range | None:
@@ -101,49 +120,67 @@ def compare_scores(scores: dict[str, list[np.ndarray]], part: slice) -> dict[str
 
 
 def measure_model(
-    model: nn.Module, pairs: Any, names: list[str], limit: int | None, word: str | None
+    loaded: LoadedModel, sides: Sides, context: int | None, limit: int | None, word: str | None
 ) -> dict[str, Any]:
     """Measure one model."""
-    reach = find_reach(model)
-    if reach == 0:
-        raise UserError("the model sees no earlier sentences; train with --sentence-context")
-    texts, left_out = read_texts(pairs, names, reach, limit, word, model.encoder.dictionary)
-    if not texts["right"]:
+    model, dictionary = loaded.model, loaded.model.encoder.dictionary
+    context = loaded.source_context if context is None else context
+    if context == 0:
+        raise UserError("the model was trained without --source-context; give --context N")
+
+    def is_chosen(number: int) -> bool:
+        return word is None or word in dictionary.string(sides.sources[number]).split()
+
+    choice = choose_context(sides.documents, context, is_chosen, limit)
+    if not choice.sentences:
         chosen = f" whose source has the token {word}" if word else ""
-        if left_out:
+        if choice.left_out:
             raise UserError(
-                f"{left_out} sentences{chosen} have an earlier one, but no other document has as "
-                "many sentences for a wrong context"
+                f"{choice.left_out} sentences{chosen} have an earlier one, but no other document "
+                "has as many sentences for a wrong context"
             )
         raise UserError(f"there is no sentence{chosen} with an earlier one in its document")
     if torch.cuda.is_available():
         model.cuda()
-    scores = {kind: score_last_sentences(model, found) for kind, found in texts.items()}
+    scores = {}
+    for kind, contexts in choice.earlier.items():
+        pairs = [
+            sides.build_pair(number, earlier, dictionary)
+            for number, earlier in zip(choice.sentences, contexts, strict=True)
+        ]
+        scores[kind] = score_pairs(model, pairs)
     return {
-        "sentences": len(texts["right"]),
-        "left_out": left_out,
+        "context": context,
+        "sentences": len(choice.sentences),
+        "left_out": choice.left_out,
         "words": compare_scores(scores, slice(None, -1)),
         "eos": compare_scores(scores, slice(-1, None)),
     }
 
 
-def select_documents(pairs: Any, path: Path) -> tuple[list[Any], list[Any]]:
-    """Return the sentence pairs that are no empty lines, and their documents.
+def read_sides(loaded: LoadedModel, data: Path, subset: str) -> Sides:
+    """Read the sentence pairs that are no empty lines, and their documents.
 
     Raises:
         UserError: the data do not say where documents begin.
     """
+    loaded.task.load_dataset(subset)
+    pairs, path = loaded.task.dataset(subset), data / f"{subset}.documents"
     names = read_documents(path, pairs.src_sizes, pairs.tgt_sizes)
     if names is None:
         raise UserError(f"there is no {path} with the document of each sentence, and no empty line")
     kept = [i for i, size in enumerate(pairs.src_sizes) if size > 1]
-    return [pairs[i] for i in kept], [names[i] for i in kept]
+    prefix = index_prefix(loaded.task.source_dictionary, read_prefixes([data])[0])
+    members = [pairs[i] for i in kept]
+    sources, targets = ([member[side] for member in members] for side in ("source", "target"))
+    return Sides(sources, targets, [names[i] for i in kept], prefix)
 
 
 def measure(
     files: dict[str, list[Path]],
     data: Path,
     subset: str = "test",
+    context: int | None = None,
     limit: int | None = None,
     word: str | None = None,
 ) -> dict[str, Any]:
@@ -152,10 +189,9 @@ def measure(
     for name, paths in files.items():
         seeds = []
         for checkpoint in paths:
-            model, task = load_model(checkpoint, data)
-            task.load_dataset(subset)
-            pairs, names = select_documents(task.dataset(subset), data / f"{subset}.documents")
-            seeds.append(measure_model(model, pairs, names, limit, word))
+            loaded = load_model(checkpoint, data)
+            sides = read_sides(loaded, data, subset)
+            seeds.append(measure_model(loaded, sides, context, limit, word))
         systems[name] = seeds
     return {"unit": "nats a token", "subset": subset, "systems": systems}
 
@@ -173,15 +209,21 @@ def main(argv: list[str]) -> None:
     """Run the tool."""
     parser = build_parser("context-gain", DESCRIPTION, EXAMPLES)
     add_user_dir(parser)
-    add_files(parser, "checkpoints of systems with --sentence-context, one for each seed")
+    add_files(parser, "checkpoints of systems with --source-context, one for each seed")
     add_results(parser)
     parser.add_argument("--data", type=Path, required=True, help="binarized data")
     parser.add_argument("--subset", default="test", help="subset of the data (default: test)")
+    parser.add_argument(
+        "--context",
+        type=parse_number,
+        metavar="N",
+        help="earlier sentences (default: as in training)",
+    )
     parser.add_argument("--limit", type=parse_count, metavar="N", help="only the first N sentences")
     parser.add_argument("--word", help="only sentences whose source has this token, such as it")
     args = parser.parse_args(argv)
     files = parse_files(args.files)
-    result = measure(files, args.data, args.subset, args.limit, args.word)
+    result = measure(files, args.data, args.subset, args.context, args.limit, args.word)
     rows = [
         [
             name,

@@ -14,15 +14,12 @@ from cape_fairseq.command_line import (
     UserError,
     add_results,
     build_parser,
+    parse_number,
     read_pairs,
     write_results,
 )
-from cape_fairseq.evaluation.context import (
-    Text,
-    bootstrap_interval,
-    find_reach,
-    score_last_sentences,
-)
+from cape_fairseq.data.rows import build_row
+from cape_fairseq.evaluation.context import Pair, bootstrap_interval, score_pairs
 from cape_fairseq.inference.segmentation import LOADING, add_segmentation_options, choose_cleaning
 from cape_fairseq.inference.translator import Translator
 
@@ -121,24 +118,16 @@ def measure(
     """Measure the share of items whose right translation scores above all wrong ones.
 
     A score is the sum of log-probabilities of the last sentence with its EOS, or their mean with
-    ``normalize``. ``context`` is the number of earlier sentences (default: all that the model
-    sees).
+    ``normalize``. ``context`` is the number of earlier source sentences (default: as in training).
     """
-    model = translator.model.models[0]
-    reach = find_reach(model)
-    if context is not None and not 0 <= context <= reach:
-        raise UserError(
-            f"--context is {context}, but it must be 0 to {reach}: this model sees {reach} earlier "
-            "sentences"
-        )
-    texts = []
+    context = translator.choose_context(context)
+    pairs = []
     for item in items:
-        source = [translator.encode_source(sentence) for sentence in item.source]
-        earlier = [translator.encode_target(sentence) for sentence in item.earlier]
-        for candidate in item.candidates:
-            target = [*earlier, translator.encode_target(candidate)]
-            texts.append(Text(source, target).keep_last(reach if context is None else context))
-    scores = iter(score_last_sentences(model, texts))
+        row = translator.build_rows(item.source, context)[-1]
+        source = build_row(row.context, row.text, translator.text.source_dictionary)
+        targets = [translator.text.encode_target(candidate) for candidate in item.candidates]
+        pairs += [Pair(source, target) for target in targets]
+    scores = iter(score_pairs(translator.hub.models[0], pairs))
     right = []
     for item in items:
         found = [next(scores) for _ in item.candidates]
@@ -160,7 +149,12 @@ def main(argv: list[str]) -> None:
     add("--source", type=Path, required=True, metavar="FILE", help="source text")
     add("--target", type=Path, required=True, metavar="FILE", help="right and wrong translations")
     add_segmentation_options(parser)
-    add("--context", type=int, help="earlier sentences given to the model (default: all it sees)")
+    add(
+        "--context",
+        type=parse_number,
+        metavar="N",
+        help="earlier source sentences given to the model (default: as in training)",
+    )
     add("--wrong-context", action="store_true", help="replace them by another item's, as a control")
     add("--normalize", action="store_true", help="divide scores by the length of the sentence")
     add_results(parser)
@@ -168,8 +162,9 @@ def main(argv: list[str]) -> None:
     items = read_items(args.source, args.target, args.tokenizer)
     translator = Translator(**{name: getattr(args, name) for name in LOADING})
     if args.wrong_context:
-        reach = find_reach(translator.model.models[0])
-        items = borrow_context(items, reach if args.context is None else args.context)
+        items = borrow_context(items, translator.choose_context(args.context))
+    if any(item.earlier for item in items):
+        logger.warning("earlier target sentences are not used: the model sees earlier sources")
     result = measure(translator, items, args.context, args.normalize)
     text = (
         f"{result['right']} of {result['items']} items right: {100 * result['accuracy']:.1f} ± "

@@ -12,6 +12,7 @@ import numpy as np
 from cape_fairseq.command_line import UserError, read_lines
 
 PIECE = re.compile(r"\S@@ |▁")
+MARK = " <s> "  # between the earlier sentences of a row and its text (data.rows)
 LINE = re.compile(r"^([STHDP])-(\d+)\t(.*)$")
 
 
@@ -36,7 +37,7 @@ def read_generated(path: Path) -> list[Sentence]:
         kind, number, content = match[1], int(match[2]), match[3]
         sentence = sentences.setdefault(number, Sentence())
         if kind == "S":
-            sentence.source = content
+            sentence.source = content.rpartition(MARK)[2]  # of a row its text
         elif kind == "T":
             sentence.reference = content
         elif number in complete:

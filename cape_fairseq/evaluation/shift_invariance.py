@@ -84,7 +84,7 @@ def measure(
     """Measure the similarity of the last layers' states between offsets, by system and side."""
     systems = {}
     for name, (path,) in files.items():
-        model, task = load_model(path, data)
+        model, task, _ = load_model(path, data)
         if not isinstance(getattr(model.encoder, "encoding", None), Sinusoidal):
             raise UserError(f"{path} has no sinusoids to shift; give a sinpos, shape or cape model")
         task.load_dataset(subset)

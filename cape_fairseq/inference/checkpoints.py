@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import data_utils
@@ -19,7 +19,6 @@ import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
 from cape_fairseq.models.checkpoint import read_training_length
-from cape_fairseq.models.config import has_documents
 
 LONGEST_STACK = 400  # tokens, by default
 
@@ -72,12 +71,6 @@ def build_checkpoint(arguments: Namespace, parameters: dict[str, Tensor]) -> dic
     }
 
 
-def find_junction(path: str) -> str:
-    """Return the junction of stacks that a checkpoint needs: ``separator`` or CAPE's ``comma``."""
-    model, _ = get_options(read_checkpoint(Path(path)))
-    return "separator" if has_documents(model) else "comma"
-
-
 def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str, str]:
     """Return the folder with the dictionaries of a checkpoint, and its languages.
 
@@ -125,10 +118,16 @@ def find_longest(path: str) -> int:
     return min(limit - 1, LONGEST_STACK)  # without EOS
 
 
-def load_model(
-    path: Path, data: Path | None = None
-) -> tuple[FairseqEncoderDecoderModel, TranslationTask]:
-    """Load a checkpoint's model in evaluation mode, and a plain translation task on its data."""
+class LoadedModel(NamedTuple):
+    """A model with what its checkpoint says of its task."""
+
+    model: FairseqEncoderDecoderModel  # in evaluation mode
+    task: TranslationTask  # plain translation, on the data of the model
+    source_context: int  # earlier sentences in training
+
+
+def load_model(path: Path, data: Path | None = None) -> LoadedModel:
+    """Load the model of a checkpoint."""
     state = read_checkpoint(path)
     options, task_options = get_options(state)
     check_architecture(path, options)
@@ -142,4 +141,5 @@ def load_model(
     except (ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} and the dictionaries in {folder}: {reason}") from None
-    return model.eval(), task
+    context = getattr(task_options, "source_context", None) or 0
+    return LoadedModel(model.eval(), task, context)

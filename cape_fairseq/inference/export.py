@@ -28,8 +28,6 @@ IN_ATTENTION = ("rope", "relpos", "t5")  # what CTranslate2 has there
 def find_obstacle(model: nn.Module) -> str | None:
     """Return a part of the model that CTranslate2 lacks, or None."""
     cfg, encoding = model.cfg, model.encoder.encoding
-    if model.encoder.window is not None:
-        return "documents (--sentence-context)"
     if model.encoder.token_windows != TokenWindows():
         return "windows of tokens (--attention-window), which are options of inference here"
     if cfg.position_augmentation != "none":
@@ -117,7 +115,7 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     if args.max_positions < 2:
         raise UserError(f"--max-positions is {args.max_positions}, but it must be at least 2")
-    model, task = load_model(args.checkpoint, args.data)
+    model, task, _ = load_model(args.checkpoint, args.data)
     if not hasattr(model.encoder, "encoding"):
         raise UserError(f"{args.checkpoint} is fairseq's own model; use ct2-fairseq-converter")
     obstacle = find_obstacle(model)

@@ -1,4 +1,4 @@
-"""fairseq's hub interface with the search of documents."""
+"""fairseq's hub interface of a model."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
-from cape_fairseq.models.positional_side import UNLIMITED
+from cape_fairseq.positions.base import UNLIMITED
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig, StackedTranslationTask
 
 MAX_TOKENS = 50_000  # source tokens of a batch of the encoder
-# Source tokens of sentences that are decoded side by side. Three matrices of a beam of 5, 200
-# sentences and 60,000 subwords have 0.7 GB.
+# Of a batch of long texts: three matrices of a beam of 5, 200 texts, 60,000 subwords have 0.7 GB.
 SEARCH_TOKENS = 4_000
 
 
 def build_hub(
     model: FairseqEncoderDecoderModel, loaded: TranslationTask, tokenizer: Any, bpe: Any
 ) -> GeneratorHubInterface:
-    """Build fairseq's hub interface of a model, with the task of documents."""
+    """Build fairseq's hub interface of a model, with a search that limits each text by its own
+    length."""
     config = StackedTranslationConfig(
         max_tokens=SEARCH_TOKENS,
         max_source_positions=UNLIMITED,

@@ -29,49 +29,66 @@ class LongText(NamedTuple):
     """Say which texts are long for a model, and how they are translated in one pass."""
 
     training_length: int  # tokens, with EOS; 0 if unknown
-    windows: TokenWindows
+    options: WindowOptions | None = None  # of one pass; None for a model that does not have it
+    advice: str = ""  # where a text is cut
 
     @classmethod
-    def of(cls, model: nn.Module, options: LongTextOptions) -> LongText | None:
-        """Return what a model does with long texts, or None if it cannot have windows of
-        cross-attention.
+    def of(cls, model: nn.Module, given: LongTextOptions) -> LongText:
+        """Return what a model does with long texts.
 
         Raises:
             UserError: an option is not allowed, or the model cannot have it.
         """
+        lengths = getattr(model.encoder, "training_lengths", None)
+        stored = 0 if lengths is None else int(lengths.find_training_length())
+        length = given.training_length or stored
         encoding = getattr(model.encoder, "base_encoding", None)
         if not getattr(encoding, "rotates_cross_attention", False):
-            reject(options, "its encoding does not rotate cross-attention, as rope_cross does")
-            return None
-        if model.encoder.window is not None:
-            reject(options, "it has --sentence-context")
-            return None
-        length = options.training_length
-        length = length or int(model.encoder.training_lengths.find_training_length())
+            reject(given, "its encoding does not rotate cross-attention, as rope_cross does")
+            return cls(length)
         if not length:
-            advice = "its checkpoint stores no training length; give --training-length, too"
-            reject(options, advice)
-            return cls(0, TokenWindows())
-        windows = replace(options)
-        windows.attention_window = options.attention_window or min(
-            length // 2, MAX_ATTENTION_WINDOW
-        )
-        cross_reach = int(choose_reach(torch.tensor(length)))
-        windows.cross_attention_window = options.cross_attention_window or cross_reach
-        is_measured = int(model.decoder.look_ahead[1]) > 0
-        if options.alignment_gain is None and (is_measured or options.alignment_offset is not None):
-            # A place is found again within a quarter of the texts of training.
-            windows.alignment_gain = min(4 / length, MAX_GAIN)
+            reject(given, "its checkpoint stores no training length; give --training-length, too")
+            return cls(0, advice="; --training-length L translates it in one pass")
+        options = choose_windows(given, model, length)
         try:
-            validate(windows, list_fields(WindowOptions))
-            validate_windows(windows, rotates_cross_attention=True)
+            validate(options, list_fields(WindowOptions))
+            validate_windows(options, rotates_cross_attention=True)
         except ValueError as error:
             raise UserError(str(error)) from None
-        return cls(length, TokenWindows.of(windows))
+        return cls(length, options)
+
+    @property
+    def windows(self) -> TokenWindows:
+        """Return the windows of one pass."""
+        return TokenWindows.of(self.options)
 
     def has(self, length: int) -> bool:
-        """Return whether a text of so many tokens is long."""
-        return 0 < self.training_length < length
+        """Return whether a text of so many tokens is translated in one pass."""
+        return self.options is not None and length > self.training_length
+
+    def describe(self) -> str:
+        """Return the options of one pass as they are given."""
+        values = vars(self.options).items()
+        flags = [f"--{n.replace('_', '-')} {value:g}" for n, value in values if value is not None]
+        return " ".join(flags)
+
+
+def choose_windows(given: LongTextOptions, model: nn.Module, length: int) -> LongTextOptions:
+    """Return the options of one pass: what is given, else what the model was trained with, else the
+    default for a training length."""
+    options = replace(given, training_length=length)
+    for item in list_fields(WindowOptions):
+        if getattr(options, item.name) is None:
+            setattr(options, item.name, getattr(model.cfg, item.name))
+    reach = max(1, length // 2)
+    options.attention_window = options.attention_window or min(reach, MAX_ATTENTION_WINDOW)
+    cross_reach = max(1, int(choose_reach(torch.tensor(length))))
+    options.cross_attention_window = options.cross_attention_window or cross_reach
+    is_measured = int(model.decoder.look_ahead[1]) > 0
+    if options.alignment_gain is None and (is_measured or options.alignment_offset is not None):
+        # A place is found again within a quarter of the texts of training.
+        options.alignment_gain = min(4 / length, MAX_GAIN)
+    return options
 
 
 def reject(options: LongTextOptions, reason: str) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from cape_fairseq.command_line import build_parser, decode_lines, parse_count
+from cape_fairseq.command_line import build_parser, decode_lines, parse_count, parse_number
 from cape_fairseq.inference.long_text import LongTextOptions, add_long_text_options
 from cape_fairseq.inference.segmentation import LOADING, add_segmentation_options
 from cape_fairseq.inference.translator import Translator
@@ -14,8 +14,8 @@ EXAMPLES = """
 """
 DESCRIPTION = (
     "Translate raw text: a paragraph per line; empty lines separate documents. Paragraphs are split"
-    " into sentences, translated and joined again. A model with --sentence-context sees the"
-    " sentences before; others translate sentence by sentence. Dictionaries (dict.*.txt) and BPE"
+    " into sentences, translated and joined again. A model that was trained with --source-context"
+    " sees as many earlier sentences of the document. Dictionaries (dict.*.txt) and BPE"
     " codes (bpecodes) or models of SentencePiece (source.spm and target.spm, or"
     " sentencepiece.model) are found beside the checkpoint or the dictionaries. Unknown words"
     " become <unk>, with a warning."
@@ -40,7 +40,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="cut sentences of more subwords (default: 400; not in one pass)",
     )
-    add("--no-context", action="store_true", help="translate sentence by sentence")
+    add(
+        "--context",
+        type=parse_number,
+        metavar="N",
+        help="earlier source sentences that the model sees (default: as in training)",
+    )
+    add("--no-context", dest="context", action="store_const", const=0, help="--context 0")
     add("--cpu", action="store_true", help="use the CPU where there is a GPU")
     add_long_text_options(parser)
 
@@ -50,15 +56,12 @@ def main(argv: list[str]) -> None:
     parser = build_parser("translate", DESCRIPTION, EXAMPLES)
     add_options(parser)
     args = parser.parse_args(argv)
-    lines = list(decode_lines(sys.stdin.buffer, "the input"))
     names = (*LOADING, "language", "cpu", "max_subwords", *vars(LongTextOptions()))
     translator = Translator(**{name: getattr(args, name) for name in names})
-    translations = translator.translate(
-        lines,
-        context=not args.no_context,
-        split=not args.no_split,
-        beam=args.beam,
-        lenpen=args.lenpen,
-    )
-    for translation in translations:
-        print(translation)
+    lines = decode_lines(sys.stdin.buffer, "the input")
+    options = {"beam": args.beam, "lenpen": args.lenpen}
+    for translation in translator.stream(lines, args.context, not args.no_split, **options):
+        print(translation, flush=True)
+    if translator.long_texts:
+        given = translator.long_text.describe()
+        print(f"{translator.long_texts} texts in one pass: {given}", file=sys.stderr)

@@ -183,8 +183,13 @@ def check_identity(stored: Identity, current: Identity) -> None:
     start warns of other options that change.
 
     Raises:
-        ValueError: words, dimensions or such an option differ.
+        ValueError: words, dimensions or such an option differ, or it is a model of documents.
     """
+    if stored.options.get("sentence_context") is not None:
+        raise ValueError(
+            "the checkpoint is a model of documents (--sentence-context), which this version does "
+            "not have; use version 1.1, or train rows (--source-context) from its sentence model"
+        )
     for side, words in stored.words.items():
         check_words(side, words, current.words[side])
     conflicts = list_conflicts(stored, current)

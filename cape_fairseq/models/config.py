@@ -18,19 +18,6 @@ from cape_fairseq.options import (
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
 from cape_fairseq.positions.randpos import RandposConfig
 
-CONTEXT_HELP = (
-    "documents: the separator <s> is between sentences, and self-attention sees a token's own "
-    "sentence and this many before it; train with --task stacked_translation --stack-junction "
-    "separator (default: off)"
-)
-TARGET_CONTEXT_HELP = (
-    "documents: sentences before its own that self-attention of the decoder sees, at most "
-    "--sentence-context (default: as many); with 0 sentences are decoded side by side"
-)
-CROSS_CONTEXT_HELP = (
-    "documents: cross-attention sees the source sentence of the same number and this many before "
-    "and after it"
-)
 SINUSOID_HELP = (
     "frequencies of sinusoids, where the encoding has them: fairseq's 10000^(-k/(d/2 - 1)) from "
     "padding_idx + 1, or the paper's 10000^(-2k/d) from 0"
@@ -83,9 +70,6 @@ class PositionOptions:
     source_bos: Optional[choice("on", "off")] = option(
         None, "put a BOS before the source (default: on for cape, else off)"
     )
-    sentence_context: Optional[int] = option(None, CONTEXT_HELP, minimum=0)
-    target_context: Optional[int] = option(None, TARGET_CONTEXT_HELP, minimum=0)
-    sentence_cross_context: int = option(0, CROSS_CONTEXT_HELP, minimum=0)
 
 
 @dataclass
@@ -135,11 +119,6 @@ UNSUPPORTED = {
 }
 
 
-def has_documents(options: Any) -> bool:
-    """Return whether the options of a model have ``--sentence-context``."""
-    return getattr(options, "sentence_context", None) is not None
-
-
 def find_encoding(cfg: Any) -> type[PositionEncoding]:
     """Return the class of the chosen encoding."""
     name = cfg.position_encoding
@@ -170,10 +149,8 @@ def base_architecture(args: Any) -> None:
     stay unset as well: ``args`` may be those of the task, too, which has limits of its own.
 
     Raises:
-        ValueError: an option of another encoding was given, or too large a target context.
+        ValueError: an option of another encoding was given.
     """
-    # Of a checkpoint, which fairseq does not say: it stored what this function filled in.
-    is_stored = hasattr(args, "source_scale_counted")
     transformer_legacy.base_architecture(args)
     args.position_encoding = getattr(args, "position_encoding", None) or "sinpos"
     options = list_options(args)
@@ -184,14 +161,7 @@ def base_architecture(args: Any) -> None:
     if isinstance(args.source_bos, bool):  # YAML reads on and off so
         args.source_bos = "on" if args.source_bos else "off"
     base = find_encoding(args).find_base(args)
-    default_bos = "off" if has_documents(args) else base.default_source_bos
-    args.source_bos = args.source_bos or default_bos
-    context, target = args.sentence_context, args.target_context
-    if target is not None and not is_stored:  # --model-overrides may lower that of a checkpoint
-        expected = f"at most --sentence-context, which is {context}"
-        require(context is not None and target <= context, "target_context", target, expected)
-    if context is None or target is None:
-        args.target_context = context
+    args.source_bos = args.source_bos or base.default_source_bos
     args.source_scale_counted = getattr(args, "source_scale_counted", None)
     args.is_profiled = getattr(args, "is_profiled", False)  # ADMIN's weights are set
 
@@ -224,7 +194,6 @@ def validate_options(args: Any) -> None:
         for name in ("encoder_normalize_before", "decoder_normalize_before"):
             require(not getattr(args, name), name, "set", "left out with --residual-init admin")
     validate_positions(args, cls)
-    validate_documents(args)
     validate_windows(args, cls.find_base(args).rotates_cross_attention)
 
 
@@ -239,18 +208,3 @@ def validate_positions(args: Any, cls: type[PositionEncoding]) -> None:
         require_value(args, "position_layers", "input", f"{base.name} adds nothing to layers")
     if not cls.allows_randpos:
         require_value(args, "position_augmentation", "none", f"{cls.name} has none")
-
-
-def validate_documents(args: Any) -> None:
-    """Raise ValueError for options that documents lack, or that only documents have."""
-    if not has_documents(args):
-        require_value(args, "sentence_cross_context", 0, "there is no --sentence-context")
-        return
-    base = find_encoding(args).find_base(args)
-    if not base.sees_earlier_sentences:
-        reason = f"the positions of {base.name} restart in every sentence"
-        require_value(args, "sentence_context", 0, reason)
-    require_value(args, "source_bos", "off", "the separator of --sentence-context is <s>, too")
-    require_value(args, "position_augmentation", "none", "there is --sentence-context")
-    if getattr(args, "cape_mean_normalize", None):
-        require(False, "cape_mean_normalize", "set", "left out with --sentence-context")

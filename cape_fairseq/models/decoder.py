@@ -16,7 +16,6 @@ from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.masks import drop_bos
 from cape_fairseq.modules.plan import EVERY, LayerBiases, SidePlan
 from cape_fairseq.modules.precision import autocast
-from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise
 from cape_fairseq.positions.layout import Layout, find_layout
@@ -30,10 +29,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         self.returns_weights = False  # of the cross-attention, also in the parallel pass
         heads, limit = cfg.decoder.attention_heads, cfg.max_target_positions
         side = Side("decoder", cfg.decoder.layers, self.embed_dim, heads, limit, self.padding_idx)
-        window = None
-        if cfg.sentence_context is not None:
-            window = Window(min(cfg.sentence_context, cfg.target_context))
-        self.build_positions(cfg, side, window)
+        self.build_positions(cfg, side)
         self.register_buffer("look_ahead", torch.zeros(2, dtype=torch.long))
 
     def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: Any) -> None:
@@ -53,19 +49,17 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         features_only: bool = False,
         alignment_layer: int | None = None,
         noise: Noise = None,
-        all_tokens: bool = False,
         delays_end: bool = True,
         **_: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Score the next token at every position, or at the last one in step-by-step decoding.
 
-        The arguments are fairseq's, ``noise`` of the target positions, ``all_tokens``, which puts
-        the keys of all tokens into an incremental state in one pass, and ``delays_end``, without
+        The arguments are fairseq's, ``noise`` of the target positions, and ``delays_end``, without
         which an alignment leaves the score of EOS as it is (for references). Returns scores
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
-        step = self.begin_step(prev_output_tokens.size(1), all_tokens, incremental_state)
+        step = self.begin_step(prev_output_tokens.size(1), incremental_state)
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
         source, (hidden,) = encoder_out[SOURCE_STATE], encoder_out["encoder_out"]
@@ -83,9 +77,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             attention = self.average_weights(weights[wanted], encoder_out)
         return x, {"attn": [attention], "inner_states": states}
 
-    def begin_step(
-        self, length: int, all_tokens: bool, incremental_state: IncrementalState | None
-    ) -> Step:
+    def begin_step(self, length: int, incremental_state: IncrementalState | None) -> Step:
         """Say what a call computes for so many tokens: all scores in parallel, or in a step, which
         keeps keys for later ones, those of the last token."""
         if incremental_state is None:
@@ -94,7 +86,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         cache.reach = self.token_windows.attention
         attention = self.layers[0].encoder_attn
         source = {} if attention is None else attention._get_input_buffer(incremental_state)
-        return Step(length if all_tokens else 1, cache, has_source_keys=bool(source))
+        return Step(1, cache, has_source_keys=bool(source))
 
     def computes_weights(self, alignment_layer: int | None, step: Step) -> bool:
         """Return whether weights of the cross-attention are computed: where they are asked for, and
@@ -111,7 +103,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             tokens: int64 [B, T].
             weighted: layers that return the weights of their cross-attention.
         """
-        layout = self.lay_out(tokens, source)
+        layout = find_layout(tokens, self.padding_idx)
         augmented, attended = self.place_tokens(layout, noise, source.statistic)
         if self.training and torch.is_grad_enabled():
             self.is_in_training = self.is_new_validation = True
@@ -120,10 +112,10 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         augmented = augmented[:, -step.queries :]
         cross_plan, aligned = self.plan_cross_attention(queries, augmented, source, step)
         keys, attended = self.find_keys(layout, attended, step)
-        bound = self.bound_offsets(layout)
+        length = tokens.size(1)
         plan = SidePlan(
-            self.encoding.embed(augmented, bound),
-            self.compute_biases(queries, None if step.has_source_keys else source, bound),
+            self.encoding.embed(augmented, length),
+            self.compute_biases(queries, None if step.has_source_keys else source, length),
             self.plan_self_attention(keys, attended, step.queries, causal=True),
             cross_plan,
             weighted if aligned is None else [*weighted, self.num_layers - 1],
@@ -161,36 +153,23 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         state = incremental_state
         return self(prev_output_tokens, encoder_out, state, True, alignment_layer, **kwargs)
 
-    def lay_out(self, tokens: Tensor, source: SourceState) -> Layout:
-        """Find the layout of int64 [B, T]; in a document, sentences are those of the source."""
-        if self.window is None:
-            return find_layout(tokens, self.padding_idx)
-        first = 0 if source.sentence is None else source.sentence
-        last = source.layout.sentence.amax(1, keepdim=True)
-        return find_layout(tokens, self.padding_idx, self.separator.index, True, first, last)
-
     def find_keys(self, layout: Layout, attended: Tensor, step: Step) -> tuple[Layout, Tensor]:
         """Return the layout and the positions of the keys of self-attention: those of all tokens,
         or in a step those of the cache and of the new token."""
         if step.cache is None:
             return layout, attended
-        if self.window is not None:
-            new = layout.select(slice(-step.queries, None))
-            layout = step.cache.advance(new)
-            attended = self.base_encoding.attention_positions(layout.offset, layout.column, False)
-            return layout, attended
         seen = slice(step.cache.count_unseen(layout.padding.size(1) - step.queries), None)
         return layout.select(seen), attended[:, seen]
 
     def compute_biases(
-        self, queries: Layout, source: SourceState | None, bound: int
+        self, queries: Layout, source: SourceState | None, length: int
     ) -> list[LayerBiases]:
-        """Compute the biases of queries, and those of the source's keys, unless an earlier step
-        computed them. All offsets of the target are below ``bound``."""
+        """Compute the biases of queries in a target of so many tokens, and those of the source's
+        keys, unless an earlier step computed them."""
         if source is None:
-            return self.encoding.attention_biases(queries.offset, None, bound)
-        bound = max(bound, self.bound_offsets(source.layout))
-        return self.encoding.attention_biases(queries.offset, source.layout.offset, bound)
+            return self.encoding.attention_biases(queries.index, None, length)
+        index = source.layout.index
+        return self.encoding.attention_biases(queries.index, index, max(length, index.size(1)))
 
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
@@ -201,7 +180,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
 
     def embed(self, tokens: Tensor, plan: SidePlan) -> Tensor:
         """Compute the input of the first layer: int64 [B, T] -> [T, B, C]."""
-        x = self.embed_input_tokens(tokens)
+        x = self.embed_scale * self.embed_tokens(tokens)
         x = x if self.quant_noise is None else self.quant_noise(x)
         x = x if self.project_in_dim is None else self.project_in_dim(x)
         x = plan.add_embedding(x.transpose(0, 1), 0)

@@ -15,7 +15,6 @@ from cape_fairseq.modules.layers import EncoderLayer
 from cape_fairseq.modules.masks import count_leading, has_padding
 from cape_fairseq.modules.plan import SidePlan
 from cape_fairseq.modules.precision import autocast
-from cape_fairseq.modules.windows import Window
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise, SourceStatistic
 from cape_fairseq.positions.layout import Layout, find_layout
@@ -27,11 +26,10 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
         self.bos = dictionary.bos() if cfg.source_bos == "on" else None
-        window = None if cfg.sentence_context is None else Window(cfg.sentence_context)
         limit = cfg.max_source_positions + (self.bos is not None)
         heads, dim = cfg.encoder.attention_heads, embed_tokens.embedding_dim
         side = Side("encoder", cfg.encoder.layers, dim, heads, limit, self.padding_idx)
-        self.build_positions(cfg, side, window)
+        self.build_positions(cfg, side)
         self.register_buffer("source_scale", torch.ones(()))
         self.training_lengths = TrainingLengths()
 
@@ -64,11 +62,10 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         the state of the source (:meth:`find_state`).
         """
         tokens = self.prepend_bos(src_tokens)
-        separator = None if self.separator is None else self.separator.index
-        layout = find_layout(tokens, self.padding_idx, separator)
+        layout = find_layout(tokens, self.padding_idx)
         padding = layout.padding if has_padding(layout.padding) else None
-        offsets = self.scale_positions(layout.offset)
-        statistic = self.augmenter.compute_statistic(offsets, layout.padding)
+        index = self.scale_positions(layout.index)
+        statistic = self.augmenter.compute_statistic(index, layout.padding)
         augmented, attended = self.place_tokens(layout, noise, statistic)
         plan = self.plan_layers(layout, augmented, attended)
         if self.training and torch.is_grad_enabled():
@@ -94,8 +91,6 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         """Return what the decoder needs to know of the source."""
         if not self.base_encoding.rotates_cross_attention:
             return SourceState(layout.expand(), statistic=statistic)
-        if self.counts_through_text:
-            positions = self.scale_positions(layout.index)
         positions = positions.expand(layout.padding.shape)
         state = SourceState(layout.expand(), positions, statistic)
         length = self.training_lengths.find_training_length()
@@ -106,31 +101,18 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             return state
         return state._replace(last=positions.gather(1, find_last(layout.padding)))
 
-    def forward_torchscript(self, net_input: dict[str, Tensor]) -> EncoderOut:
-        """Encode for a generator of fairseq's, which would stop after a document's first sentence.
-
-        Raises:
-            ValueError: a source has several sentences.
-        """
-        if self.separator is not None and self.separator.find(net_input["src_tokens"]).any():
-            raise ValueError(
-                "the source has several sentences and the model has --sentence-context; translate "
-                "with --task stacked_translation --stack-junction separator"
-            )
-        return super().forward_torchscript(net_input)
-
     def plan_layers(self, layout: Layout, augmented: Tensor, attended: Tensor) -> SidePlan:
         """Plan the self-attention of all layers."""
-        length, bound = layout.padding.size(1), self.bound_offsets(layout)
+        length = layout.padding.size(1)
         return SidePlan(
-            self.encoding.embed(augmented, bound),
-            self.encoding.attention_biases(layout.offset, None, bound),
+            self.encoding.embed(augmented, length),
+            self.encoding.attention_biases(layout.index, None, length),
             self.plan_self_attention(layout, attended, length, causal=False),
         )
 
     def embed(self, tokens: Tensor, plan: SidePlan, padding: Tensor | None) -> Tensor:
         """Compute the input of the first layer: int64 [B, S] -> [S, B, C]."""
-        x = self.embed_input_tokens(tokens)
+        x = self.embed_scale * self.embed_tokens(tokens)
         x = plan.add_embedding(x.transpose(0, 1), 0)
         x = x if self.layernorm_embedding is None else self.layernorm_embedding(x)
         x = self.dropout_module(x)

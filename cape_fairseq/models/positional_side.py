@@ -8,32 +8,24 @@ from fairseq.distributed import fsdp_wrap
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from cape_fairseq.data.separator import Separator
 from cape_fairseq.models.config import find_encoding
 from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.modules.masks import has_leading_padding, has_padding
 from cape_fairseq.modules.plan import AttentionPlan, SidePlan
 from cape_fairseq.modules.windows import Condition, Mask, Window
 from cape_fairseq.positions import Side
-from cape_fairseq.positions.base import UNLIMITED, Noise, PositionEncoding, SourceStatistic
+from cape_fairseq.positions.base import Noise, PositionEncoding, SourceStatistic
 from cape_fairseq.positions.layout import Layout
 from cape_fairseq.positions.randpos import RandomPositions
 
 
 class PositionalSide:
-    """An encoder or decoder with a position encoding, a mixin for fairseq's.
+    """An encoder or decoder with a position encoding, a mixin for fairseq's."""
 
-    ``window`` are the sentences that self-attention sees, or None without ``--sentence-context``;
-    ``cross_window`` those that the decoder sees of the source. ``token_windows`` limit both by
-    tokens.
-    """
-
-    def build_positions(self, cfg: Any, side: Side, window: Window | None) -> None:
+    def build_positions(self, cfg: Any, side: Side) -> None:
         """Build the encoding, and the kernel that it gives to each layer."""
         self.embed_positions = None
         self.autocast = cfg.autocast
-        self.window = window
-        self.cross_window = Window(cfg.sentence_cross_context, cfg.sentence_cross_context)
         self.token_windows = TokenWindows.of(cfg)
         self.checkpoint_activations = cfg.checkpoint_activations
         self.positions = find_encoding(cfg)(cfg, side)  # the prefix of its parameters
@@ -60,20 +52,9 @@ class PositionalSide:
         """Return what samples noise and adds it to positions."""
         return self.random_positions or self.base_encoding
 
-    @property
-    def separator(self) -> Separator | None:
-        """Return what is between the sentences of a document, or None without documents."""
-        return None if self.window is None else Separator(self.dictionary)
-
     def max_positions(self) -> int:
         """Return the number of tokens that a text may have."""
-        return UNLIMITED if self.window is not None else self.base_encoding.max_length
-
-    @property
-    def counts_through_text(self) -> bool:
-        """Return whether cross-attention counts source positions through a whole document."""
-        sees_neighbours = self.cross_window.sees_earlier
-        return sees_neighbours or self.token_windows.cross_attention is not None
+        return self.base_encoding.max_length
 
     def wrap_layer(self, layer: nn.Module, cfg: Any) -> nn.Module:
         """Apply FSDP as fairseq does."""
@@ -103,19 +84,6 @@ class PositionalSide:
                 weights[number] = layer_weights
         return states, weights
 
-    def embed_input_tokens(self, tokens: Tensor) -> Tensor:
-        """Embed int64 [B, T]: [B, T, C]. A separator is an end of sentence."""
-        if self.separator is not None:
-            tokens = self.separator.replace_by_eos(tokens)
-        return self.embed_scale * self.embed_tokens(tokens)
-
-    def bound_offsets(self, layout: Layout) -> int:
-        """Return an exclusive upper bound of the offsets of real tokens: the length of the longest
-        sentence, or of the text where a GPU would have to be waited for in training."""
-        if layout.sentence is None or (self.training and layout.padding.device.type != "cpu"):
-            return layout.index.size(1)
-        return max(1, int(layout.offset.masked_fill(layout.padding, 0).max()) + 1)
-
     def scale_positions(self, positions: Tensor) -> Tensor:
         """Multiply positions by the source scale; the decoder's stay as they are."""
         return positions
@@ -125,8 +93,8 @@ class PositionalSide:
     ) -> tuple[Tensor, Tensor]:
         """Return the positions of all tokens, scaled and with noise, which sinusoids and
         cross-attention take, and those that self-attention takes: float32 [B or 1, T] each."""
-        offsets, columns = map(self.scale_positions, (layout.offset, layout.column))
-        augmented = self.augmenter.augment(offsets, layout.padding, noise, statistic)
+        index, columns = map(self.scale_positions, (layout.index, layout.column))
+        augmented = self.augmenter.augment(index, layout.padding, noise, statistic)
         is_augmented = noise is not None or statistic is not None
         return augmented, self.base_encoding.attention_positions(augmented, columns, is_augmented)
 
@@ -163,10 +131,8 @@ class PositionalSide:
         """List the conditions on which queries see keys of their own side, besides padding; without
         others, later keys are hidden only in a mask that there is already."""
         conditions = []
-        if self.window is not None:
-            conditions.append(Condition(self.window, queries.sentence, keys.sentence))
         window = self.token_windows.find_attention(keys.padding.size(1), causal)
-        if window is None and causal and (conditions or has_mask):
+        if window is None and causal and has_mask:
             window = Window(math.inf)
         if window is not None:
             conditions.append(Condition(window, queries.column, keys.column))

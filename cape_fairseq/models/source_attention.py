@@ -37,17 +37,13 @@ class SourceAttention:
     is_in_training = False  # this process trains the model
     is_new_validation = True
 
-    def place_in_source(
-        self, queries: Layout, positions: Tensor, source: SourceState, step: Step
-    ) -> Tensor:
+    def place_in_source(self, positions: Tensor, source: SourceState, step: Step) -> Tensor:
         """Return the positions of queries among those of the source, float32 [B or 1, T]."""
-        if self.is_aligned(step):
-            if step.cache.position is None:
-                step.cache.position = torch.zeros_like(source.last)
-            return step.cache.position
-        if self.window is not None and self.counts_through_text and source.positions is not None:
-            return positions + source.find_starts(queries.sentence)
-        return positions
+        if not self.is_aligned(step):
+            return positions
+        if step.cache.position is None:
+            step.cache.position = torch.zeros_like(source.last)
+        return step.cache.position
 
     def is_aligned(self, step: Step) -> bool:
         """Return whether the position of a step's token follows the alignment."""
@@ -58,7 +54,7 @@ class SourceAttention:
     ) -> tuple[AttentionPlan, AlignedTokens | None]:
         """Plan the cross-attention of queries at these positions, float32 [B or 1, T]. Return also
         the tokens whose attention says where they are in the source."""
-        positions = self.place_in_source(queries, positions, source, step)
+        positions = self.place_in_source(positions, source, step)
         plan = AttentionPlan(self.plan_source_mask(queries, positions, source))
         if self.base_encoding.rotates_cross_attention:
             plan = plan._replace(query_rotation=self.base_encoding.rotation(positions))
@@ -72,13 +68,10 @@ class SourceAttention:
         """Return the mask of what queries see of the source, in blocks."""
         padding, conditions = source.layout.padding, []
         hides_padding = has_padding(padding)
-        if self.window is not None:
-            sentences = queries.sentence, source.layout.sentence
-            conditions.append(Condition(self.cross_window, *sentences))
         keys = None
         if self.token_windows.cross_attention is not None:
             window = self.token_windows.find_cross_attention(source.scale)
-            centers = source.clamp(positions, queries.sentence)
+            centers = source.clamp(positions)
             conditions.append(Condition(window, centers, source.positions))
             keys = int(2 * window.after / source.scale) + 1
         return Mask(conditions, queries.padding, padding, hides_padding).divide(keys)
@@ -105,12 +98,12 @@ class SourceAttention:
         )
 
     def measures_look_ahead(self, step: Step) -> bool:
-        """Return whether a pass is that of a validation, of texts and not of documents. Evaluation
-        keeps what the training measured."""
+        """Return whether a pass is that of a validation. Evaluation keeps what the training
+        measured."""
         is_parallel = step.cache is None and not torch.is_grad_enabled()
         is_validation = self.is_in_training and is_parallel and not self.training
         is_rotated = self.base_encoding.rotates_cross_attention and not self.cfg.no_cross_attention
-        return is_validation and is_rotated and self.window is None
+        return is_validation and is_rotated
 
     def record_look_ahead(self, tokens: AlignedTokens, weights: Tensor) -> None:
         """Add the look-ahead of a validation batch to that of the validation. Tokens near an end of

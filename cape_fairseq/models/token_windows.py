@@ -128,7 +128,7 @@ def validate_windows(options: Any, rotates_cross_attention: bool) -> None:
         require(value is None or gain is not None, name, value, "left out without --alignment-gain")
     if not gain:
         return
-    for name in ("sentence_context", "no_cross_attention", "adaptive_softmax_cutoff"):
+    for name in ("no_cross_attention", "adaptive_softmax_cutoff"):
         value = getattr(options, name, None)
         if value is not None and value is not False:
             raise ValueError(

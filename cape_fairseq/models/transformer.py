@@ -177,13 +177,6 @@ class PositionalTransformer(TransformerModelBase):
             prev_output_tokens, encoder_out=encoder_out, noise=target_noise, **kwargs
         )
 
-    def get_targets(self, sample: dict[str, Tensor], net_output: Any) -> Tensor:
-        """Return the labels of the loss, int64 [B, T]. In a document the label of a separator is
-        EOS: to the network every sentence ends alike."""
-        target = super().get_targets(sample, net_output)
-        separator = self.decoder.separator
-        return target if separator is None else separator.replace_by_eos(target)
-
     def prepare_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Let a checkpoint's parameters carry what its options say, for
         :meth:`upgrade_state_dict_named`."""

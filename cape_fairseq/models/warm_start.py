@@ -131,9 +131,7 @@ def build_state(stored: Checkpoint, model: nn.Module, current: Identity) -> Stat
 
 def changes_positions(before: Identity, after: Identity) -> bool:
     """Return whether a warm start changes the positions of evaluation."""
-    has_documents = after.options.get("sentence_context") is not None
-    loses_bos = before.options.get("source_bos") == "on" and has_documents
-    return before.noiseless_encoding != after.noiseless_encoding or loses_bos
+    return before.noiseless_encoding != after.noiseless_encoding
 
 
 def choose_scale(stored: Checkpoint, model: nn.Module) -> float:

@@ -23,7 +23,7 @@ BiasFunction = Callable[[slice, slice], Tensor | None]
 
 
 class Window(NamedTuple):
-    """The keys around a query that it sees, by a number: a sentence, a column, a position.
+    """The keys around a query that it sees, by a number: a column or a position.
 
     The number of a key may be less than the query's by ``before``, and greater by ``after``.
     Numbers never fall along the text, so that the keys are consecutive columns.
@@ -31,16 +31,6 @@ class Window(NamedTuple):
 
     before: float
     after: float = 0
-
-    @property
-    def sees_earlier(self) -> bool:
-        """Return whether queries see keys of lower numbers."""
-        return self.before > 0
-
-    @staticmethod
-    def find_widest(windows: Sequence[Window]) -> Window:
-        """Return the window that sees what any of these sees."""
-        return Window(max(w.before for w in windows), max(w.after for w in windows))
 
 
 def find_first(keys: Tensor, numbers: Tensor, after: bool = False) -> Tensor:

@@ -58,10 +58,9 @@ class PositionEncoding(nn.Module):
     samples_noise: bool = False
     real_valued: ClassVar[bool] = False  # positions between integers are allowed
     adds_to_layers: ClassVar[bool] = False  # allows --position-layers all
-    sees_earlier_sentences: ClassVar[bool] = True  # allows --sentence-context above 0
     allows_randpos: ClassVar[bool] = False
     rotates_cross_attention: bool = False
-    max_length: int = UNLIMITED  # tokens of the longest sentence
+    max_length: int = UNLIMITED  # tokens of the longest text
 
     def __init__(self, cfg: Any, side: Side) -> None:
         super().__init__()
@@ -99,7 +98,7 @@ class PositionEncoding(nn.Module):
         noise: Noise = None,
         statistic: SourceStatistic = None,
     ) -> Tensor:
-        """Return the positions with noise. They restart in every sentence of a document."""
+        """Return the positions with noise."""
         return positions
 
     def attention_positions(self, positions: Tensor, columns: Tensor, is_augmented: bool) -> Tensor:
@@ -107,9 +106,9 @@ class PositionEncoding(nn.Module):
 
         Args:
             positions: see :meth:`augment`.
-            columns: running positions through the whole text, of which only differences mean
-                anything: they count padding as well, so that one row can stand for all.
-            is_augmented: ``positions`` are not those of the layout.
+            columns: positions of which only differences mean anything: they count padding as well,
+                so that one row can stand for all.
+            is_augmented: ``positions`` have noise.
         """
         return positions
 
@@ -117,7 +116,7 @@ class PositionEncoding(nn.Module):
         """Return what is added to the input of each layer, [B or 1, T, C] each.
 
         Args:
-            length: an exclusive upper bound of all offsets (default: that of positions).
+            length: an exclusive upper bound of all positions (default: their number).
         """
         return []
 
@@ -130,20 +129,20 @@ class PositionEncoding(nn.Module):
         return None
 
     def attention_biases(
-        self, offsets: Tensor, source_offsets: Tensor | None, length: int
+        self, index: Tensor, source_index: Tensor | None, length: int
     ) -> list[LayerBiases]:
         """Return the biases of queries, keys and values of each layer.
 
         Args:
-            offsets: [B or 1, T], of the side's tokens in their sentences.
-            source_offsets: [B or 1, S], for a decoder that computes keys of its cross-attention.
-            length: an exclusive upper bound of all offsets.
+            index: [B or 1, T], of the side's tokens in their texts.
+            source_index: [B or 1, S], for a decoder that computes keys of its cross-attention.
+            length: an exclusive upper bound of both.
         """
         return []
 
     def prepare(self, decoder: PositionEncoding, length: int) -> None:
         """Compute for a training batch what both sides can compute at once. The model calls it for
-        the encoder, on a GPU; ``length`` is an exclusive upper bound of both sides' offsets."""
+        the encoder, on a GPU; ``length`` is that of the longer side."""
 
     def build_kernel(self, layer: int) -> DotProduct:
         """Build the kernel of a layer's self-attention."""
@@ -159,8 +158,7 @@ class PositionEncoding(nn.Module):
 class RelativeEncoding(PositionEncoding):
     """An encoding that sees only differences of positions.
 
-    Differences between real tokens are those of columns, in every row and across the sentences of a
-    document.
+    Differences between real tokens are those of columns, in every row.
     """
 
     def attention_positions(self, positions: Tensor, columns: Tensor, is_augmented: bool) -> Tensor:

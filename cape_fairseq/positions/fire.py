@@ -35,7 +35,6 @@ class FIRE(PositionEncoding):
     paper = "https://arxiv.org/abs/2310.04418"
     real_valued = True
     allows_randpos = True
-    sees_earlier_sentences = False  # its positions restart in every sentence
 
     def __init__(self, cfg: Any, side: Side) -> None:
         super().__init__(cfg, side)

@@ -25,7 +25,7 @@ SELF_ATTENTION = ("query", "key", "value")
 CROSS_ATTENTION = ("cross_query", "cross_key", "cross_value")
 ALONG_SOURCE = ("cross_key", "cross_value")  # of a decoder; the others run along its own tokens
 OWN_TOKENS, SOURCE_TOKENS = 0, 1  # rows of length_counts
-MAX_COUNTED = 4096  # the last count is that of all longer sentences
+MAX_COUNTED = 4096  # the last count is that of all longer texts
 QUANTILE = 0.999
 MIN_SOLVED = 128
 
@@ -63,9 +63,8 @@ class FLOATER(PositionEncoding):
 
     In the bias form (Eqs. 12-13) p(t) - p(0) is a bias of queries, keys and values in every
     attention, beside ``base_encoding``, which computes all else (``PositionalSide.base_encoding``).
-    In the additive form p(t) is added to the input of layers. Vectors run along the token's offset
-    in its sentence. In the bias form h starts with a zero output, so that a new model equals its
-    base encoding at any length.
+    In the additive form p(t) is added to the input of layers. In the bias form h starts with a zero
+    output, so that a new model equals its base encoding at any length.
     """
 
     description = "vectors of a learned dynamical system, as biases of attention or added to layers"
@@ -120,38 +119,35 @@ class FLOATER(PositionEncoding):
         return [read(layer, positions).transpose(0, 1) for layer in vectors.unbind(1)]
 
     def attention_biases(
-        self, offsets: Tensor, source_offsets: Tensor | None, length: int
+        self, index: Tensor, source_index: Tensor | None, length: int
     ) -> list[LayerBiases]:
         if not self.is_bias:
             return []
         vectors = self.solve(length).unflatten(1, (self.layers, len(self.names)))
-        return [self.read_biases(layer, offsets, source_offsets) for layer in vectors.unbind(1)]
+        return [self.read_biases(layer, index, source_index) for layer in vectors.unbind(1)]
 
     def read_biases(
-        self, vectors: Tensor, offsets: Tensor, source_offsets: Tensor | None
+        self, vectors: Tensor, index: Tensor, source_index: Tensor | None
     ) -> LayerBiases:
         """Read the biases of one layer from its vectors [L, names, C]."""
         biases = []
         for number, name in enumerate(self.names):
-            along = source_offsets if name in ALONG_SOURCE else offsets
+            along = source_index if name in ALONG_SOURCE else index
             biases.append(None if along is None else read(vectors[:, number], along))
         return LayerBiases(AttentionBiases(*biases[:3]), AttentionBiases(*biases[3:]))
 
     def count_lengths(self, *layouts: Layout) -> None:
         self.evaluated.clear()  # it depends on the lengths
         for counts, layout in zip(self.length_counts, layouts, strict=False):
-            ends = layout.find_ends()
-            lengths = (layout.offset + 1).long().expand(ends.shape)
-            counts.scatter_add_(
-                0, lengths.clamp(0, MAX_COUNTED - 1).flatten(), ends.long().flatten()
-            )
+            lengths = (~layout.padding).sum(1).clamp(max=MAX_COUNTED - 1)
+            counts.scatter_add_(0, lengths, torch.ones_like(lengths))
 
     def solve(self, length: int) -> Tensor:
-        """Return the vectors of offsets 0, 1, ..., ``length`` - 1 at least, float32 [L, count, C].
+        """Return the vectors of tokens 0, 1, ..., ``length`` - 1 at least, float32 [L, count, C].
 
         In training they are solved with a gradient every ``--floater-refresh`` updates. In
-        evaluation without gradients they are cached until a parameter changes; offsets beyond the
-        lengths of training reuse the last vector of training by default.
+        evaluation without gradients they are cached until a parameter changes; tokens beyond the
+        lengths of training have the last vector of training by default.
         """
         if self.training:
             return self.solve_in_training(length)
@@ -161,8 +157,8 @@ class FLOATER(PositionEncoding):
         return self.evaluated.get(self, length, lambda: self.solve_in_evaluation(size))
 
     def solve_in_evaluation(self, size: int) -> Tensor:
-        """Solve for ``size`` offsets; those beyond the lengths of training have the last vector."""
-        trained = self.count_trained_offsets(size)
+        """Solve for ``size`` tokens; those beyond the lengths of training have the last vector."""
+        trained = self.count_trained_tokens(size)
         is_cpu = trained.device.type == "cpu"  # a GPU would have to wait for the answer
         vectors = self.integrate(int(trained.max()) if is_cpu else size)
         index = torch.minimum(torch.arange(size, device=vectors.device)[:, None], trained - 1)
@@ -204,7 +200,7 @@ class FLOATER(PositionEncoding):
         return [] if self.is_refreshed else [self.initial, *self.dynamics.parameters()]
 
     def integrate(self, length: int) -> Tensor:
-        """Solve for offsets 0, 1, ..., in float32: [length, count, C]."""
+        """Solve for tokens 0, 1, ..., in float32: [length, count, C]."""
         initial = self.find_initial()
         with torch.autocast(initial.device.type, enabled=False):
             vectors = self.dynamics(initial, length)
@@ -214,8 +210,8 @@ class FLOATER(PositionEncoding):
         """Return the initial vectors, in float32 at least: [count, C]."""
         return self.initial.to(torch.promote_types(self.initial.dtype, torch.float32))
 
-    def count_trained_offsets(self, size: int) -> Tensor:
-        """Return how many offsets, up to ``size``, have vectors of their own: int64 [count].
+    def count_trained_tokens(self, size: int) -> Tensor:
+        """Return how many tokens, up to ``size``, have vectors of their own: int64 [count].
 
         By default it is the 99.9th percentile of the lengths of training.
         """
@@ -238,7 +234,7 @@ class FLOATER(PositionEncoding):
         self.num_updates = num_updates
 
 
-def read(vectors: Tensor, offsets: Tensor) -> Tensor:
-    """Read the vectors [L, C] of offsets [B or 1, T]: [T, B or 1, C]. Those of padding may lie
-    outside."""
-    return F.embedding(offsets.clamp(0, len(vectors) - 1).long().t(), vectors)
+def read(vectors: Tensor, index: Tensor) -> Tensor:
+    """Read the vectors [L, C] of tokens [B or 1, T]: [T, B or 1, C]. Padding before a text has the
+    first one."""
+    return F.embedding(index.clamp(0, len(vectors) - 1).long().t(), vectors)

@@ -35,13 +35,11 @@ class Learned(PositionEncoding):
         return nn.Parameter(table)
 
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
-        if getattr(self.cfg, "sentence_context", None) is not None:
-            # Positions restart in every sentence; a longer sentence reuses the last one.
-            positions = positions.clamp(max=self.max_length - 1)
-        elif (count := length or positions.size(1)) > self.max_length:
+        count = length or positions.size(1)
+        if count > self.max_length:
             option = f"max_{'source' if self.side.name == 'encoder' else 'target'}_positions"
             raise ValueError(
-                f"a sentence has {count} tokens, but the learned table has "
+                f"a text has {count} tokens, but the learned table has "
                 f"{self.max_length} positions; train with a larger {format_flag(option)}, or with "
                 "another encoding"
             )

@@ -9,8 +9,6 @@ import numpy as np
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
-from cape_fairseq.tasks.stacked_translation import StackedTranslationTask
-
 logger = logging.getLogger(__name__)
 
 LONG_SHIFT = 10  # times the mean length of a text
@@ -49,12 +47,6 @@ def list_warnings(trainer: Trainer) -> Iterator[str]:
         yield (
             f"--warmup-updates is {warmup} and --max-update {updates}: the training ends before "
             "the learning rate reaches --lr"
-        )
-    context = getattr(trainer.cfg.model, "sentence_context", None)
-    if context and not isinstance(trainer.task, StackedTranslationTask):
-        yield (
-            f"--sentence-context is {context}, but the training text has single sentences; give "
-            "--task stacked_translation --stack-junction separator --stack-probability 0.5"
         )
 
 

@@ -1,24 +1,29 @@
-"""Stacks of a binarized data set."""
+"""Rows of a binarized data set: stacks of sentences, and the sentences before them."""
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from torch import Tensor
 
-from cape_fairseq.data.separator import Separator
+from cape_fairseq.data.prefixes import drop_prefix
+from cape_fairseq.data.rows import build_row, count_fitting, hide_marks
 from cape_fairseq.data.stacking import (
     PAPER_MIN_TOKENS,
     edit_junctions,
     edit_sentence,
+    find_context,
     group_by_tokens,
     sample_groups,
 )
+from cape_fairseq.positions.base import UNLIMITED
 
 logger = logging.getLogger(__name__)
+
+CONTEXT_STREAM = 1  # of random numbers, beside those of stacks
 
 
 class JunctionEditor:
@@ -49,38 +54,56 @@ class JunctionEditor:
         return tokens if (indices == unk).sum() > (tokens == unk).sum() else indices
 
 
-class Stacks:
-    """The stacks of an epoch, which both sides share.
+class Rows:
+    """The rows of an epoch, which both sides share: stacks, and the sentences before them.
 
     Args:
         cfg: the options of ``stacked_translation``.
         source_sizes, target_sizes: tokens of each sentence, with EOS.
-        documents: name of each pair's document; no stack has pairs of two.
+        documents: name of each pair's document; no row has pairs of two.
+        is_training: the number of earlier sentences is sampled in each epoch.
+        limit: tokens of the longest source; a longer text has no context.
+        prefix: tokens of a language code, which earlier sentences do not have.
     """
 
     def __init__(
-        self, cfg: Any, source_sizes: Any, target_sizes: Any, documents: Sequence | None
+        self,
+        cfg: Any,
+        source_sizes: Any,
+        target_sizes: Any,
+        documents: Sequence | None,
+        is_training: bool = False,
+        limit: int = UNLIMITED,
+        prefix: int = 0,
     ) -> None:
         self.cfg, self.documents = cfg, documents
         self.source_sizes, self.target_sizes = np.asarray(source_sizes), np.asarray(target_sizes)
-        self.separators = int(cfg.stack_junction == "separator")  # between two sentences
-        self.groups: Sequence[Sequence[int]] = []
+        self.is_training, self.limit, self.prefix = is_training, limit, prefix
+        self.texts: Sequence[Sequence[int]] = []  # sentences of each text
+        self.contexts: Sequence[Sequence[int]] = []  # sentences before each text
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what workers read."""
-        return {"groups": self.groups}
+        return {"texts": self.texts, "contexts": self.contexts}
 
     def __len__(self) -> int:
-        return len(self.groups)
+        return len(self.texts)
+
+    @property
+    def changes(self) -> bool:
+        """Return whether the rows change with the epoch."""
+        is_sampled = self.cfg.stack_probability is not None or self.cfg.source_context > 0
+        return is_sampled and self.is_training
 
     def measure(self) -> np.ndarray:
         """Return the tokens of each pair's longer side, of which a stack has so many."""
-        return np.maximum(self.source_sizes, self.target_sizes) - 1 + self.separators
+        return np.maximum(self.source_sizes, self.target_sizes) - 1
 
     def make(self, epoch: int) -> None:
-        """Make the stacks of an epoch, without empty lines."""
-        groups = self.join() if self.cfg.stack_probability is None else self.sample(epoch)
-        self.groups = [group for group in groups if any(self.source_sizes[i] > 1 for i in group)]
+        """Make the rows of an epoch, without empty lines."""
+        texts = self.join() if self.cfg.stack_probability is None else self.sample(epoch)
+        self.texts = [text for text in texts if any(self.source_sizes[i] > 1 for i in text)]
+        self.contexts = self.find_contexts(epoch)
 
     def sample(self, epoch: int) -> list[range]:
         """Sample stacks of mixed lengths (:func:`sample_groups`)."""
@@ -90,126 +113,161 @@ class Stacks:
             self.cfg.stack_max_tokens or PAPER_MIN_TOKENS,
             (int(self.cfg.seed), epoch),
             self.documents,
-            self.separators,
         )
 
     def join(self) -> list[Sequence[int]]:
         """Make stacks of a minimum length (:func:`group_by_tokens`)."""
         cfg, lengths = self.cfg, (self.target_sizes - 1).tolist()
-        if cfg.stack_sentences:
+        minimum = find_minimum(cfg)
+        if minimum.sentences:
             lengths = [1] * len(lengths)
-        groups = group_by_tokens(lengths, find_minimum(cfg), self.documents, cfg.stack_keep_rest)
+        groups = group_by_tokens(lengths, minimum.count, self.documents, cfg.stack_keep_rest)
         if cfg.stack_max_tokens is not None:
             sizes = self.measure()
             groups = [group for group in groups if sizes[list(group)].sum() <= cfg.stack_max_tokens]
         return [[*group[1:], group[0]] for group in groups] if cfg.stack_swap else groups
 
+    def find_contexts(self, epoch: int) -> list[list[int]]:
+        """Return the sentences before each text: ``--source-context``, or what its document has.
+        In training the number is sampled, and at most that."""
+        most = self.cfg.source_context
+        counts = np.full(len(self.texts), most)
+        if self.is_training and most:
+            key = (int(self.cfg.seed), epoch, CONTEXT_STREAM)
+            counts = np.random.default_rng(key).integers(most, size=len(counts), endpoint=True)
+        found = zip(self.texts, counts.tolist(), strict=True)
+        return [self.find_context(text, count) for text, count in found]
 
-def find_minimum(cfg: Any) -> int:
-    """Return the minimum of a stack, of target tokens or sentences."""
-    return cfg.stack_sentences or cfg.stack_min_tokens or PAPER_MIN_TOKENS
+    def find_context(self, text: Sequence[int], count: int) -> list[int]:
+        """Return at most ``count`` sentences before a text that fit into its row."""
+        numbers = find_context(text[0], count, self.source_sizes, self.documents)
+        if not numbers:
+            return []
+        sizes = [self.measure_context(number) for number in numbers]
+        fitting = count_fitting(sizes, self.measure_source(text), self.limit)
+        return numbers[len(numbers) - fitting :]
+
+    def measure_source(self, text: Sequence[int]) -> int:
+        """Return the source tokens of a text with EOS, as if edits kept the number of pieces."""
+        words = self.source_sizes[list(text)] - 1
+        return int(words.sum()) - self.prefix * (len(text) - 1) + 1
+
+    def measure_context(self, number: int) -> int:
+        """Return the tokens of an earlier sentence."""
+        return max(0, int(self.source_sizes[number]) - 1 - self.prefix)
+
+
+class Minimum(NamedTuple):
+    """The minimum of a stack."""
+
+    count: int
+    sentences: bool  # it counts sentences, not target tokens
+
+
+def find_minimum(cfg: Any) -> Minimum:
+    """Return the minimum of a stack. With ``--source-context`` a text is one sentence by
+    default."""
+    if cfg.stack_sentences or (cfg.source_context and not cfg.stack_min_tokens):
+        return Minimum(cfg.stack_sentences or 1, sentences=True)
+    return Minimum(cfg.stack_min_tokens or PAPER_MIN_TOKENS, sentences=False)
 
 
 class JoinedSide(torch.utils.data.Dataset):
-    """One side of stacks, joined as they are asked for.
+    """One side of rows, joined as they are asked for.
 
     Args:
-        stacks: of both sides.
+        rows: of both sides.
         sentences: int64 [T] each, with EOS; ``sizes`` are their numbers of tokens.
         dictionary: of the side.
-        separator: stands between sentences, or None. Inside of a sentence it is unknown.
+        has_context: whether the side is the source.
         editor: edits sentences at junctions, or None.
-        prefix: codes of languages that begin every sentence, int64 [P]; a stack without separators
-            has them once.
+        prefix: codes of languages that begin every sentence, int64 [P]; a text has them once.
     """
 
     def __init__(
         self,
-        stacks: Stacks,
+        rows: Rows,
         sentences: Sequence[Tensor],
         sizes: np.ndarray,
         dictionary: Dictionary,
-        separator: Separator | None = None,
+        has_context: bool = False,
         editor: JunctionEditor | None = None,
         prefix: Tensor | None = None,
     ) -> None:
-        self.stacks, self.sentences, self.sentence_sizes = stacks, sentences, np.asarray(sizes)
-        self.dictionary, self.separator, self.editor = dictionary, separator, editor
+        self.rows, self.sentences, self.sentence_sizes = rows, sentences, np.asarray(sizes)
+        self.dictionary, self.has_context, self.editor = dictionary, has_context, editor
         self.prefix = torch.zeros(0, dtype=torch.long) if prefix is None else prefix
 
     def __len__(self) -> int:
-        return len(self.stacks)
+        return len(self.rows)
 
     def __getitem__(self, index: int) -> Tensor:
-        eos = torch.tensor([self.dictionary.eos()])
-        parts = [self.read_words(number) for number in self.stacks.groups[index]]
-        if self.separator is not None:
-            hidden = map(self.separator.hide, parts)
-            return self.separator.join([torch.cat([words, eos]) for words in hidden])
-        parts[1:] = map(self.drop_prefix, parts[1:])
+        parts = [self.read_words(number) for number in self.rows.texts[index]]
+        parts[1:] = [drop_prefix(words, self.prefix) for words in parts[1:]]
         if self.editor is not None:
             parts = edit_junctions(parts, self.editor)
-        return torch.cat([*parts, eos])
+        text = torch.cat([*parts, torch.tensor([self.dictionary.eos()])])
+        if not self.has_context:
+            return text
+        earlier = map(self.read_words, self.rows.contexts[index])
+        context = [drop_prefix(words, self.prefix) for words in earlier]
+        return build_row(context, text, self.dictionary)
 
     def read_words(self, number: int) -> Tensor:
-        """Return a sentence without EOS. A word </s> in its text is unknown."""
-        words = self.sentences[number][:-1].long()
-        return words.masked_fill(words == self.dictionary.eos(), self.dictionary.unk())
-
-    def drop_prefix(self, tokens: Tensor) -> Tensor:
-        """Return the tokens of a sentence without the prefix."""
-        count = len(self.prefix)
-        return tokens[count:] if torch.equal(tokens[:count], self.prefix) else tokens
+        """Return a sentence without EOS."""
+        return hide_marks(self.sentences[number][:-1].long(), self.dictionary)
 
     @property
     def sizes(self) -> np.ndarray:
-        """Return the tokens of each stack, as if edits kept the number of pieces, and every
-        sentence began with the prefix."""
-        per_join = -len(self.prefix) if self.separator is None else 1
-        words = self.sentence_sizes - 1  # without EOS, which only the stack has
-        groups = self.stacks.groups
-        return np.array(
-            [words[list(group)].sum() + per_join * (len(group) - 1) + 1 for group in groups]
-        )
+        """Return the tokens of each row, as if edits kept the number of pieces, and every sentence
+        began with the prefix."""
+        words = self.sentence_sizes - 1  # without EOS, which only the row has
+        prefix = len(self.prefix)
+        sizes = [words[list(text)].sum() - prefix * (len(text) - 1) + 1 for text in self.rows.texts]
+        if self.has_context:
+            for row, context in enumerate(self.rows.contexts):
+                earlier = [self.rows.measure_context(number) for number in context]
+                sizes[row] += sum(earlier) + (len(context) > 0)  # the mark
+        return np.array(sizes)
 
 
 class StackedDataset(LanguagePairDataset):
-    """Stacks of sentence pairs, which change with the epoch if ``changes``."""
+    """Rows of sentence pairs, which may change with the epoch."""
 
     def __init__(
         self,
         pairs: LanguagePairDataset,
         source: JoinedSide,
         target: JoinedSide,
-        stacks: Stacks,
-        changes: bool = False,
+        rows: Rows,
         epoch: int = 1,
     ) -> None:
         vars(self).update(vars(pairs))  # dictionaries, padding and shuffling of the split
-        self.src, self.tgt, self.stacks, self.changes = source, target, stacks, changes
+        self.src, self.tgt, self.rows = source, target, rows
         self.make(epoch)
 
     def make(self, epoch: int) -> None:
-        """Make the stacks of an epoch, and report them."""
+        """Make the rows of an epoch, and report them."""
         self.epoch = epoch
-        self.stacks.make(epoch)
+        self.rows.make(epoch)
         self.src_sizes, self.tgt_sizes = self.src.sizes, self.tgt.sizes
         self.sizes = np.vstack((self.src_sizes, self.tgt_sizes)).T
-        groups = self.stacks.groups
-        if not len(groups):
+        texts, contexts = self.rows.texts, self.rows.contexts
+        if not len(texts):
             return
-        stacked = [len(group) for group in groups if len(group) > 1]
+        stacked = [len(text) for text in texts if len(text) > 1]
         lengths = "/".join(f"{x:.0f}" for x in np.quantile(self.tgt_sizes, [0, 0.5, 1]))
         logger.info(
-            f"{len(groups):,} texts, of which {len(stacked):,} are stacks of {sum(stacked):,} "
-            f"sentences; {lengths} target tokens (shortest/median/longest)"
+            f"{len(texts):,} texts, of which {len(stacked):,} are stacks of {sum(stacked):,} "
+            f"sentences; {lengths} target tokens (shortest/median/longest); "
+            f"{sum(map(len, contexts)):,} earlier sentences before {sum(map(bool, contexts)):,}"
         )
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        return not self.changes
+        return not self.rows.changes
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
-        if self.changes and epoch != self.epoch:
+        if self.rows.changes and epoch != self.epoch:
             self.make(epoch)

@@ -1,4 +1,4 @@
-"""Contrastive tests and the gain of context, against scores of single texts."""
+"""Contrastive tests and the gain of context, against scores of single rows."""
 
 import json
 from functools import partial
@@ -10,49 +10,31 @@ import torch
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.command_line import UserError
-from cape_fairseq.evaluation.context import (
-    Text,
-    bootstrap_interval,
-    find_reach,
-    score_last_sentences,
-)
-from cape_fairseq.evaluation.context_gain import find_wrong_context, read_texts
+from cape_fairseq.evaluation.context import Pair, bootstrap_interval, score_pairs
+from cape_fairseq.evaluation.context_gain import choose_context, find_wrong_context
 from cape_fairseq.evaluation.contrastive import Item, borrow_context, read_items
 from cape_fairseq.inference.checkpoints import load_model
-from tests.documents.support import build_document_model, join, make_documents
-from tests.support import EOS
+from tests.support import EOS, build
+
+BOS = 0
 
 SOURCE = ["the man buys a book . <s> it is red .", "a girl sells two eggs . <s> it is new ."]
 RIGHT = ["der Mann kauft ein Buch . <s> es ist rot .", "ein Mann malt . <s> sie ist neu ."]
 WRONG = ["der Mann kauft ein Buch . <s> er ist rot .", "ein Mann malt . <s> er ist neu ."]
 
 
-def make_texts(context):
-    """Texts of random sentences, ``context`` of them before the last."""
-    (document,) = make_documents()[:1]
-    sides = zip(*document[-context - 1 :], strict=True)
-    return Text(*([torch.tensor([*words, EOS]) for words in side] for side in sides))
-
-
-@pytest.mark.parametrize("context", [0, 1, 2])
-def test_scores_are_those_of_the_last_sentence(context):
-    model, text = build_document_model("rope_cross", 1), make_texts(context)
-    found = score_last_sentences(model, [text, make_texts(0)])[0]
-    source = torch.tensor([join([words[:-1].tolist() for words in text.source])])
-    target = torch.cat([words.clone() for words in text.target])
-    previous = torch.cat([torch.tensor([EOS]), target[:-1]])
-    lengths = [len(words) for words in text.target]
-    ends = np.cumsum(lengths)[:-1]
-    previous[ends] = 0  # the separator
-    with torch.no_grad():
-        scores = model(source, None, previous.unsqueeze(0))[0].log_softmax(-1)[0]
-    expected = scores.gather(1, target.unsqueeze(1)).squeeze(1)[-lengths[-1] :]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(("target", "reach"), [(None, 3), (0, 2)])
-def test_reach(target, reach):
-    assert find_reach(build_document_model("rope_cross", 1, target=target)) == reach
+def test_scores_are_those_of_the_parallel_pass():
+    """Of rows of other lengths."""
+    model = build("rope_cross")
+    sources = [torch.tensor([9, 8, BOS, 5, 6, EOS]), torch.tensor([7, EOS])]
+    targets = [torch.tensor([11, 12, 13, EOS]), torch.tensor([20, EOS])]
+    found = score_pairs(model, [Pair(*pair) for pair in zip(sources, targets, strict=True)])
+    for source, target, scores in zip(sources, targets, found, strict=True):
+        previous = torch.cat([target[-1:], target[:-1]])
+        with torch.no_grad():
+            expected = model(source[None], None, previous[None])[0].log_softmax(-1)[0]
+        expected = expected.gather(1, target[:, None])[:, 0]
+        np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
 def write_set(folder):
@@ -110,24 +92,24 @@ class TestContrastive:
 
     @pytest.mark.parametrize(("context", "normalize"), [(None, ()), (0, ("--normalize",))])
     def test_shares_equal_scores_one_by_one(
-        self, context, normalize, document_checkpoint, data_bin, tmp_path, capsys
+        self, context, normalize, row_checkpoint, data_bin, tmp_path, capsys
     ):
         source, target = write_set(tmp_path)
         files = ["--source", str(source), "--target", str(target), "--data", str(data_bin)]
         options = [] if context is None else ["--context", str(context)]
         output = tmp_path / "out.json"
-        arguments = [str(document_checkpoint), *files, *options, *normalize, "--json", str(output)]
+        arguments = [str(row_checkpoint), *files, *options, *normalize, "--json", str(output)]
         assert main(["contrastive", *arguments]) == 0
-        translator = load(document_checkpoint, data=data_bin)
-        model, right = translator.model.models[0], 0
+        translator = load(row_checkpoint, data=data_bin)
+        text, right = translator.text, 0
         for item in read_items(source, target):
+            earlier, last = (text.encode_source(sentence).tokens for sentence in item.source)
+            if context is None:
+                last = torch.cat([earlier[:-1], torch.tensor([BOS]), last])
             values = []
             for candidate in item.candidates:
-                sources = [translator.encode_source(s) for s in item.source]
-                targets = [translator.encode_target(s) for s in (*item.earlier, candidate)]
-                kept = len(sources) if context is None else context + 1
-                text = Text(sources[-kept:], targets[-kept:])
-                (scores,) = score_last_sentences(model, [text])
+                pair = Pair(last, text.encode_target(candidate))
+                (scores,) = score_pairs(translator.hub.models[0], [pair])
                 values.append(scores.mean() if normalize else scores.sum())
             right += values[0] > max(values[1:])
         found = json.loads(output.read_text())
@@ -151,26 +133,29 @@ def test_wrong_sentences_are_of_one_other_document():
     assert find_wrong_context(list("babaa"), 4, 2) is None  # not the two runs of b
 
 
-def test_context_gain_prints_words_and_eos_apart(document_checkpoint, data_bin, tmp_path, capsys):
+def test_context_gain_prints_words_and_eos_apart(row_checkpoint, data_bin, tmp_path, capsys):
     """The gain over no context is a mean over sentences, in nats a token."""
     names = "aaaaabbbbbccc"
     (data_bin / "test.documents").write_text("\n".join(names) + "\n")
     output = tmp_path / "gain.json"
-    arguments = [f"a={document_checkpoint}", "--data", str(data_bin), "--json", str(output)]
+    arguments = [f"a={row_checkpoint}", "--data", str(data_bin), "--json", str(output)]
     try:
         assert main(["context-gain", *arguments]) == 0
     finally:
         (data_bin / "test.documents").unlink()
-    model, task = load_model(document_checkpoint, data_bin)
+    model, task, _ = load_model(row_checkpoint, data_bin)
     task.load_dataset("test")
-    pairs = [(pair["source"], pair["target"]) for pair in task.dataset("test")]
-    texts = {"right": [], "none": []}
+    sentences = [(pair["source"], pair["target"]) for pair in task.dataset("test")]
+    pairs = {"right": [], "none": []}
     for number, name in enumerate(names):
-        first = max(names.index(name), number - find_reach(model))
+        first = max(names.index(name), number - 2)
         if first < number:
-            texts["right"].append(Text(*zip(*pairs[first : number + 1], strict=True)))
-            texts["none"].append(Text(*zip(pairs[number], strict=True)))
-    scores = {kind: score_last_sentences(model, found) for kind, found in texts.items()}
+            source, target = sentences[number]
+            earlier = [words[:-1] for words, _ in sentences[first:number]]
+            row = torch.cat([*earlier, torch.tensor([BOS]), source])
+            pairs["right"].append(Pair(row, target))
+            pairs["none"].append(Pair(source, target))
+    scores = {kind: score_pairs(model, found) for kind, found in pairs.items()}
     (found,) = json.loads(output.read_text())["systems"]["a"]
     assert found["sentences"] == 10  # the first of each document has no context
     for part, tokens in (("words", slice(None, -1)), ("eos", slice(-1, None))):
@@ -184,7 +169,6 @@ def test_context_gain_prints_words_and_eos_apart(document_checkpoint, data_bin, 
 
 
 def test_sentences_without_a_wrong_context_are_counted():
-    pair = {"source": torch.tensor([5, EOS]), "target": torch.tensor([6, EOS])}
-    texts, left_out = read_texts([pair] * 10, list("aaaaaaabbc"), 3, None, None, None)
-    assert [len(found) for found in texts.values()] == [3, 3, 3]
-    assert left_out == 4  # after three sentences of a
+    choice = choose_context(list("aaaaaaabbc"), 3, lambda number: True, None)
+    assert [len(found) for found in choice.earlier.values()] == [3, 3, 3]
+    assert choice.left_out == 4  # after three sentences of a

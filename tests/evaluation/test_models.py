@@ -159,15 +159,15 @@ def test_hostile_checkpoints_are_not_loaded(tmp_path):
 
 
 def test_position_loss_knows_the_longest_training_target(
-    data_bin, cape_checkpoint, document_checkpoint, tmp_path, capsys
+    data_bin, cape_checkpoint, row_checkpoint, tmp_path, capsys
 ):
     lines = (data_bin.parent / "train.de").read_text(encoding="utf-8").splitlines()
     longest = max(len(line.split()) for line in lines) + 1  # EOS
     assert 2 < find_train_length(cape_checkpoint) <= longest
-    state = torch.load(document_checkpoint, weights_only=True)
-    stored = find_train_length(document_checkpoint)
+    state = torch.load(row_checkpoint, weights_only=True)
+    stored = find_train_length(row_checkpoint)
     assert 2 < stored <= int(state["model"]["encoder.training_lengths.longest"]) <= 300
-    assert find_longest(str(document_checkpoint)) == stored - 1
+    assert find_longest(str(row_checkpoint)) == stored - 1
     output = write_output(tmp_path / "out", make_rows(1), True)
     arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0

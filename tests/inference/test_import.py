@@ -69,7 +69,7 @@ def make_sentences(known):
 
 def test_scores_are_equal_at_every_position_with_padding_on_both_sides(models):
     theirs, indices, checkpoint = models
-    ours, task = load_model(checkpoint)
+    ours, task, _ = load_model(checkpoint)
     source_words, target_words = task.source_dictionary, task.target_dictionary
     known = [i for i in range(4, len(source_words)) if source_words[i] in indices]
     source, target, lengths = make_sentences(known)
@@ -100,17 +100,15 @@ def test_greedy_translations_are_equal(models):
     theirs, indices, checkpoint = models
     translator = load(checkpoint)
     for sentence in SENTENCES:
-        tokens = translator.encode_source(sentence)
+        tokens = translator.text.encode_source(sentence).tokens
         limit = 2 * len(tokens)
-        (found,) = translator.model.generate(
-            [tokens], beam=1, max_len_a=0, max_len_b=limit, lenpen=0
-        )
+        (found,) = translator.hub.generate([tokens], beam=1, max_len_a=0, max_len_b=limit, lenpen=0)
         forced = {}
-        if len(translator.target_prefix):
-            code = translator.model.tgt_dict[translator.target_prefix[0]]
+        if len(translator.text.target_prefix):
+            code = translator.hub.tgt_dict[translator.text.target_prefix[0]]
             forced = {"forced_bos_token_id": indices[code]}
         expected = theirs.generate(
-            convert(tokens, translator.model.src_dict, indices).unsqueeze(0),
+            convert(tokens, translator.hub.src_dict, indices).unsqueeze(0),
             num_beams=1,
             do_sample=False,
             max_length=limit + 2,
@@ -120,7 +118,7 @@ def test_greedy_translations_are_equal(models):
             **forced,
         )[0, 1:]
         expected = expected[:limit]
-        ours = convert(found[0]["tokens"].cpu(), translator.model.tgt_dict, indices)[:limit]
+        ours = convert(found[0]["tokens"].cpu(), translator.hub.tgt_dict, indices)[:limit]
         assert ours.tolist() == expected.tolist()
         text = translator.translate_sentences([sentence])[0]
         if forced:

@@ -41,15 +41,17 @@ class TestFolders:
     def test_a_code_of_many_languages_begins_the_source(self, folder):
         assert self.run(folder, "--target-lang", "fra") == 0
         translator = load(folder.parent / "out" / "model.pt")
-        tokens = translator.encode_source("a man .")
-        assert translator.model.src_dict[tokens[0]] == ">>fra<<"
-        assert translator.model.src_dict.string(tokens[1:]).startswith("▁")
-        sentences = translator.split_paragraph(">>deu<< A man. A man.", True)
-        german = [translator.encode_source(sentence) for sentence in sentences]
-        assert [translator.model.src_dict[x[0]] for x in german] == [">>deu<<"] * 2
-        plain = translator.encode_source("A man.")
+        tokens = translator.text.encode_source("a man .").tokens
+        assert translator.hub.src_dict[tokens[0]] == ">>fra<<"
+        assert translator.hub.src_dict.string(tokens[1:]).startswith("▁")
+        sentences = translator.text.split_paragraph(">>deu<< A man. A man.", True)
+        german = [translator.text.encode_source(sentence).tokens for sentence in sentences]
+        assert [translator.hub.src_dict[x[0]] for x in german] == [">>deu<<"] * 2
+        plain = translator.text.encode_source("A man.").tokens
         assert german[0][1:].tolist() == german[1][1:].tolist() == plain[1:].tolist()
-        assert translator.encode_source(">>eng<< x")[0] == tokens[0]  # no word of the model
+        assert (
+            translator.text.encode_source(">>eng<< x").tokens[0] == tokens[0]
+        )  # no word of the model
 
     def test_codes_of_m2m_are_not_pieces_of_text(self, m2m, tmp_path):
         vocabulary = json.loads((m2m / "vocab.json").read_text())
@@ -73,7 +75,7 @@ class TestFolders:
 
         assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", target) == 0
         path = tmp_path / "out" / "model.pt"
-        _, task = load_model(path)
+        _, task, _ = load_model(path)
         prefixes = json.loads((path.parent / "prefixes.json").read_text())
         found = [task.source_dictionary.index(prefixes[s][0]) for s in ("source", "target")]
         table = load_file(tmp_path / "model" / "model.safetensors")["model.shared.weight"]
@@ -133,7 +135,7 @@ class TestFolders:
         theirs = save_m2m(tmp_path / "model")
         self.edit(tmp_path / "model" / "config.json", decoder_start_token_id=start)
         assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
-        ours, _ = load_model(tmp_path / "out" / "model.pt")
+        ours, _, _ = load_model(tmp_path / "out" / "model.pt")
         source, target = torch.tensor([[9, 12, 2]]), torch.tensor([[2, 15, 20]])
         with torch.no_grad():
             found = ours(source, None, target)[0]
@@ -201,7 +203,7 @@ class TestFolders:
         assert self.run(folder, "--target-lang", "deu") == 0
         output = folder.parent / "out"
         state = torch.load(output / "model.pt", weights_only=True)["model"]
-        _, task = load_model(output / "model.pt")
+        _, task, _ = load_model(output / "model.pt")
         words = (output / "options.txt").read_text().split()
         command = [".", "--arch", "rope_transformer", *words]
         args = options.parse_args_and_arch(options.get_training_parser(), command)

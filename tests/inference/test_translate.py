@@ -1,6 +1,7 @@
 """``cape-fairseq translate``: raw text in, raw text out."""
 
 import io
+import math
 import re
 import shutil
 import sys
@@ -11,6 +12,7 @@ import torch
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.data.languages import find_joiner
+from cape_fairseq.data.rows import build_row
 from cape_fairseq.inference.segmentation import find_segmentation
 from cape_fairseq.inference.sentences import choose_rules, split_sentences
 from tests.support import fairseq, train
@@ -47,8 +49,8 @@ class TestTranslate:
             tokenizer: load(cape_checkpoint, data=data_bin, tokenizer=tokenizer)
             for tokenizer in ("moses", "space")
         }
-        assert found["moses"].split_paragraph(line, True) == ["it 's A ."]
-        assert found["space"].split_paragraph(line, True) == [line]
+        assert found["moses"].text.split_paragraph(line, True) == ["it 's A ."]
+        assert found["space"].text.split_paragraph(line, True) == [line]
 
     @pytest.mark.parametrize(("language", "joiner"), [("zho_Hans", ""), ("th", " "), ("de", " ")])
     def test_sentences_are_joined_as_their_language_does(self, language, joiner):
@@ -62,9 +64,9 @@ class TestTranslate:
         limits = ("--max-source-positions", 30, "--max-target-positions", 100)
         train(data_bin, tmp_path, *limits, arch="abspos_transformer_tiny", updates=2)
         translator = load(tmp_path / "checkpoint_last.pt", data=data_bin, tokenizer="space")
-        assert len(translator.split_paragraph("the " * 50, True)) == 2
-        translator.max_subwords = 1  # of a word and EOS
-        assert "".join(translator.split_paragraph("the the", True)) == "thethe"
+        assert len(translator.text.split_paragraph("the " * 50, True)) == 2
+        translator.text.max_subwords = 1  # of a word and EOS
+        assert "".join(translator.text.split_paragraph("the the", True)) == "thethe"
         (line,) = translator.translate(["the " * 50], max_len_a=0, max_len_b=5)
         assert line
 
@@ -74,10 +76,11 @@ class TestTranslate:
         status = main(["translate", *map(str, arguments)])
         return (status, *capsys.readouterr())
 
-    def test_bytes_that_are_not_utf8_are_an_error_before_the_model_is_read(
-        self, monkeypatch, capsys
+    def test_bytes_that_are_not_utf8_are_an_error(
+        self, cape_checkpoint, data_bin, monkeypatch, capsys
     ):
-        status, output, error = self.call(["x.pt"], b"one\n\xff\n", monkeypatch, capsys)
+        arguments = (cape_checkpoint, "--data", data_bin)
+        status, output, error = self.call(arguments, b"one\n\xff\n", monkeypatch, capsys)
         assert (status, output) == (1, "")
         assert "line 2" in error
 
@@ -104,10 +107,10 @@ class TestTranslate:
         assert len(translator.translate(lines, max_len_a=0, max_len_b=3)) == 3
         assert "30 of 31 subwords" in caplog.text
 
-    def test_a_separator_in_the_text_is_a_word(self, cape_checkpoint, data_bin):
+    def test_a_mark_in_the_text_is_a_word(self, cape_checkpoint, data_bin):
         translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
-        dictionary = translator.model.src_dict
-        tokens = translator.encode_source("the <s> man")
+        dictionary = translator.text.source_dictionary
+        tokens = translator.text.encode_source("the <s> man").tokens
         assert dictionary.bos() not in tokens
         assert dictionary.unk() in tokens
 
@@ -116,18 +119,20 @@ class TestTranslate:
         shutil.copytree(data_bin, folder)
         (folder / "bpecodes").write_text("#version: 0.2\nt h\nth e</w>\n")
         translator = load(cape_checkpoint, data=folder)
-        tokens = translator.model.src_dict.string(translator.encode_source("the man"))
-        assert translator.model.bpe.encode("the man") == "the m@@ a@@ n"
+        tokens = translator.text.source_dictionary.string(
+            translator.text.encode_source("the man").tokens
+        )
+        assert translator.hub.bpe.encode("the man") == "the m@@ a@@ n"
         assert len(tokens.split()) == 4
 
     def test_unknown_words_are_counted(self, data_bin, cape_checkpoint, caplog):
         translator = load(cape_checkpoint, data=data_bin, cpu=True)
         with torch.no_grad():  # a model that says <unk> only
-            projection = translator.model.models[0].decoder.output_projection
+            projection = translator.hub.models[0].decoder.output_projection
             projection.weight[:] = 0
             biased = torch.nn.Linear(projection.in_features, projection.out_features)
-            translator.model.models[0].decoder.output_projection = biased.to(projection.weight)
-            translator.model.models[0].decoder.output_projection.bias[3] += 100
+            translator.hub.models[0].decoder.output_projection = biased.to(projection.weight)
+            translator.hub.models[0].decoder.output_projection.bias[3] += 100
         translator.translate(["the xylophone zebra man ."], max_len_b=3, max_len_a=0)
         (record,) = [x for x in caplog.records if x.levelname == "WARNING"]
         assert re.findall(r"\d+", record.getMessage()) == ["2", "3"]  # of source and translation
@@ -154,52 +159,94 @@ class TestTranslate:
         assert output.splitlines()[1] == ""
         assert self.call(arguments, b"", monkeypatch, capsys)[:2] == (0, "")
 
-    def test_documents_keep_their_sentences(self, document_checkpoint, data_bin):
-        sentences = [
-            "the old man buys a book .",
-            "a girl sells two eggs .",
-            "",
-            "the queen laughs .",
-        ]
-        translator = load(document_checkpoint, data=data_bin)
-        sample = [translator.model.encode(s) for s in sentences[:2]]
-        sample[0][-1] = 0  # the separator
-        (found,) = translator.model.generate([torch.cat(sample)], max_len_b=10)
-        parts = translator.decode(found[0])
-        lines = translator.translate(sentences, split=False, max_len_b=10)
-        assert lines[:2] == parts
-        assert lines[2] == ""
-        assert translator.translate(["The man buys . A girl sells ."], max_len_b=10)[0].strip()
-        alone = translator.translate(sentences, split=False, context=False, max_len_b=10)
-        assert alone[3] == lines[3]
-        assert alone == [translator.translate_sentences([s], max_len_b=10)[0] for s in sentences]
+    def score(self, translator, row):
+        """The score of the best translation, base 2."""
+        source = build_row(row.context, row.text, translator.text.source_dictionary)
+        (hypotheses,) = translator.hub.generate([source], beam=5, max_len_b=10)
+        return float(hypotheses[0]["score"]) / math.log(2)
 
-    def test_interactive_and_generate_give_the_documents_of_translate(
-        self, document_checkpoint, data_bin
-    ):
-        lines = ["the old man buys a book .", "a girl sells two eggs ."]
-        translator = load(document_checkpoint, data=data_bin, tokenizer="space")
+    def test_generate_and_interactive_give_the_rows_of_translate(self, row_checkpoint, data_bin):
+        """A document of all sentences of the test set, each after two others."""
+        lines = (data_bin.parent / "test.en").read_text(encoding="utf-8").splitlines()
+        translator = load(row_checkpoint, data=data_bin, tokenizer="space")
+        assert translator.context == 2
+        translator.row_limit = 1000  # as in the others, which do not know the training length
         expected = translator.translate(lines, split=False, max_len_b=10)
-        options = ["--path", document_checkpoint, "--cpu", "--max-len-b", 10]
-        options += ["--task", "stacked_translation"]
-        languages = ["--source-lang", "en", "--target-lang", "de"]
-        text = " <s> ".join(lines)
-        output = fairseq("interactive", data_bin, *options, *languages, input=text)
-        found = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
-        assert found == [" ".join(expected)]
-        stacks = ["--stack-junction", "separator", "--stack-sentences", 3, "--stack-keep-rest"]
-        output = fairseq("generate", data_bin, *options, *stacks)
+        own, alone = (
+            [self.score(translator, row) for row in translator.build_rows(lines, context)]
+            for context in (2, 0)
+        )
+        options = ["--path", row_checkpoint, "--cpu", "--max-len-b", 10, "--beam", 5]
+        options += ["--task", "stacked_translation", "--source-context", 2]
+        output = fairseq("generate", data_bin, *options)
         rows = [row.split("\t") for row in output.splitlines() if row.startswith("D-")]
         found = [row[2] for row in sorted(rows, key=lambda row: int(row[0][2:]))]
-        lines = (data_bin.parent / "test.en").read_text(encoding="utf-8").splitlines()
-        documents = [lines[start : start + 3] for start in range(0, len(lines), 3)]
-        expected = translator.translate_documents(documents, max_len_b=10)
-        assert found == [" ".join(sentences) for sentences in expected]
+        assert found == expected
+        rows = [row.split("\t") for row in output.splitlines() if row.startswith("H-")]
+        scores = [float(row[1]) for row in sorted(rows, key=lambda row: int(row[0][2:]))]
+        assert scores == pytest.approx(own, abs=1e-3)
+        assert max(abs(a - b) for a, b in zip(own, alone, strict=True)) > 1e-2
+        assert f"S-2\t{lines[0]} {lines[1]} <s> {lines[2]}\n" in output
+        text = f"{lines[0]}\n{lines[0]} {lines[1]} <s> {lines[2]}\n"
+        languages = ["--source-lang", "en", "--target-lang", "de"]
+        output = fairseq("interactive", data_bin, *options, *languages, input=text)
+        found = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]
+        assert found == [expected[0], expected[2]]
+
+    def test_context_reaches_over_paragraphs_and_not_over_documents(self, row_checkpoint, data_bin):
+        translator = load(row_checkpoint, data=data_bin, tokenizer="space")
+        lines = ["a man sells . two eggs .", "the queen laughs .", "", "a girl ."]
+        rows = []
+        translator.translate_rows = lambda given: rows.extend(given) or [row.text for row in given]
+        assert [bool(line) for line in translator.translate(lines)] == [True, True, False, True]
+        encode, dictionary = translator.text.encode_source, translator.text.source_dictionary
+        sentences = [encode(s).words[:-1].tolist() for s in ("a man sells .", "two eggs .")]
+        contexts = [[words.tolist() for words in row.context] for row in rows]
+        assert contexts == [[], sentences[:1], sentences, []]
+        assert all(dictionary.bos() not in row.text for row in rows)
+
+    def test_rows_fit_into_the_length_of_training(self, row_checkpoint, data_bin):
+        """Earlier sentences are left out whole, the earliest first, and a long text has none."""
+        translator = load(row_checkpoint, data=data_bin, tokenizer="space")
+        sentences = ["a man .", "the old man buys a book .", "two eggs ."]
+        for limit, count in ((15, 2), (14, 1), (12, 1), (11, 0), (3, 0)):
+            translator.row_limit = limit
+            row = translator.build_rows(sentences, 2)[-1]
+            assert len(row.context) == count
+            assert len(row.text) == 4
+
+    def test_more_context_than_in_training_is_a_warning(self, row_checkpoint, data_bin, caplog):
+        translator = load(row_checkpoint, data=data_bin, tokenizer="space")
+        assert translator.choose_context(2) == translator.choose_context(None) == 2
+        assert "--context" not in caplog.text
+        assert translator.choose_context(3) == 3
+        assert "--context" in caplog.text
+
+    def test_translations_come_in_blocks(self, row_checkpoint, data_bin, monkeypatch):
+        """With context a block ends with a document."""
+        monkeypatch.setattr("cape_fairseq.inference.translator.BLOCK", 2)
+        translator = load(row_checkpoint, data=data_bin, tokenizer="space")
+        lines = ["a man .", "a girl .", "two eggs .", "", "a book .", "", "a man ."]
+        for context, before in ((0, 2), (2, 4)):
+            read = []
+            stream = translator.stream((read.append(x) or x for x in lines), context, max_len_b=5)
+            first = next(stream)
+            assert len(read) == before
+            rest = list(stream)
+            assert [first, *rest] == translator.translate(lines, context, max_len_b=5)
 
     def test_python_gives_the_translations_of_fairseq_interactive(self, cape_checkpoint, data_bin):
         lines = ["the old man buys a book .", "a girl laughs because the queen sees two eggs ."]
         translator = load(cape_checkpoint, data=data_bin)
-        options = ["--path", cape_checkpoint, "--tokenizer", "moses", "--cpu", "--max-len-b", 10]
+        options = [
+            "--path",
+            cape_checkpoint,
+            "--tokenizer",
+            "moses_quotes",
+            "--cpu",
+            "--max-len-b",
+            10,
+        ]
         languages = ["--source-lang", "en", "--target-lang", "de"]
         output = fairseq("interactive", data_bin, *options, *languages, input="\n".join(lines))
         expected = [row.split("\t")[2] for row in output.splitlines() if row.startswith("D-")]

@@ -172,10 +172,19 @@ class TestFormats:
         torch.testing.assert_close(score(model), score(parent))
         assert not caplog.records
 
-    def test_the_context_of_a_stored_model_may_be_lowered(self):
-        stored = {"source_scale_counted": None, "target_context": 2}
-        model = build("rope_cross", sentence_context=0, **stored)
-        assert model.decoder.window.before == 0
+    def test_models_of_documents_are_errors(self):
+        """Of version 1.1 or 1.2.0.dev0."""
+        model = build("rope_cross")
+        state, identity = model.state_dict(), Identity.of(model)
+        former = {"target_context": None, "sentence_cross_context": 0}
+        for context, is_allowed in ((None, True), (0, False), (1, False)):
+            options = {**identity.options, **former, "sentence_context": context}
+            state["identity"] = identity._replace(options=options).encode()
+            if is_allowed:
+                model.load_state_dict(state, strict=True)
+            else:
+                with pytest.raises(ValueError, match=r"version 1\.1"):
+                    model.load_state_dict(state, strict=True)
 
     def test_sides_of_hydra_do_not_replace_options(self):
         stored = {"encoder_embed_dim": 512, "encoder": {"embed_dim": 64, "layers": 2}}

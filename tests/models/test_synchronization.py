@@ -8,7 +8,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from tests.documents.support import WINDOW_NAMES, build_document_model, make_documents, make_inputs
 from tests.models.support import decode_in_steps
 from tests.support import SYSTEMS, build, make_batch
 
@@ -57,10 +56,6 @@ def test_a_decoding_step(name):
     decode_in_steps(model, source, previous)
 
 
-@pytest.mark.parametrize("name", WINDOW_NAMES)
-def test_a_training_step_on_documents(name, monkeypatch):
-    model = build_document_model(name, 1, 1).to("meta").train()
-    source, previous, _ = make_inputs(make_documents(), left=True)
-    train_on_one_device(model, source.to("meta"), previous.to("meta"), monkeypatch)
-    with pytest.raises(RuntimeError):  # as a value that is asked for would
-        source.to("meta").max().item()
+def test_a_value_that_is_asked_for_is_noticed():
+    with pytest.raises(RuntimeError):
+        make_batch([5]).to("meta").max().item()

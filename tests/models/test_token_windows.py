@@ -6,7 +6,6 @@ from torch.nn import functional as F
 
 from cape_fairseq.modules import windows
 from cape_fairseq.modules.attention import KEY_CACHE
-from tests.documents.support import WINDOW_NAMES, make_documents, make_inputs, pad
 from tests.models.support import (
     CROSS,
     SCALE,
@@ -16,7 +15,7 @@ from tests.models.support import (
     decode,
     decode_in_steps,
 )
-from tests.support import EOS, PAD, SYSTEMS, build, make_batch
+from tests.support import PAD, SYSTEMS, build, make_batch
 
 PADDED = [(name, True) for name in SYSTEMS]
 PADDED += [(name, False) for name in ("sinpos", "relpos", "t5", "rope_cross", "floater-rope_cross")]
@@ -106,25 +105,8 @@ class TestWindows:
         expected = attention.out_proj(torch.stack(rows).float())
         torch.testing.assert_close(seen["out"][0][:, 0], expected, atol=1e-5, rtol=0)
 
-    @pytest.mark.parametrize("name", WINDOW_NAMES)
-    def test_documents_have_both_windows(self, name, monkeypatch):
-        cross = 3 if name in CROSS else None
-        model = build(name, sentence_context=1, attention_window=4, cross_attention_window=cross)
-        source, _, labels = make_inputs(make_documents(), left=True)
-        previous = pad([[EOS, *row[:-1]] for row in labels])
-        real = previous != PAD
-        whole = decode(model, source, previous)
-        steps, _ = decode_in_steps(model, source, previous)
-        torch.testing.assert_close(steps[real], whole[real], atol=1e-5, rtol=0)
-        monkeypatch.setattr(windows, "MAX_LENGTH", 4)
-        monkeypatch.setattr(windows, "BLOCK", 5)
-        blocks = decode(model, source, previous)
-        torch.testing.assert_close(blocks[real], whole[real], atol=1e-5, rtol=0)
-        unlimited = build(name, sentence_context=1)
-        assert not torch.allclose(decode(unlimited, source, previous)[real], whole[real], atol=1e-4)
-
     @pytest.mark.parametrize("left", [False, True])
-    def test_blocks_of_unequal_documents_are_narrow(self, left):
+    def test_blocks_of_unequal_texts_are_narrow(self, left):
         """Sources are padded on the left and targets on the right."""
         lengths, target_lengths = [4000, 1000], [4000, 1000]
         source = make_batch(lengths, left) != PAD

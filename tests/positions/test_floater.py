@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from cape_fairseq.positions.layout import find_layout
-from tests.documents.support import build_document_model, make_documents, make_inputs
 from tests.support import PAD, build_encoding
 
 STEP = 0.1
@@ -198,18 +197,6 @@ def test_evaluation_solves_once_until_the_model_is_trained_again():
     before = encoding.solve(10)
     train_lengths(encoding, source=[4], target=[4])  # with --floater-refresh only these change
     assert not torch.equal(encoding.solve(10), before)
-
-
-def test_training_on_documents_solves_as_many_offsets_as_the_longest_sentence_has():
-    """On a CPU, which need not be waited for."""
-    model, lengths = build_document_model("floater", 1).train(), set()
-    for side in (model.encoder, model.decoder):
-        dynamics = side.encoding.dynamics
-        dynamics.register_forward_pre_hook(lambda _, inputs: lengths.add(inputs[1]))
-    source, previous, _ = make_inputs(make_documents())
-    model(source, None, previous)[0].sum().backward()
-    assert max(lengths) == 9  # 8 words and EOS
-    assert source.size(1) > 15
 
 
 def test_biases_follow_the_tokens_of_padded_rows():

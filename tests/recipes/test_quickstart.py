@@ -16,30 +16,25 @@ from tests.support import run
 
 
 def write_results(out: Path) -> None:
-    """Write what the recipe leaves: twelve sentences, which are one document."""
+    """Write what the recipe leaves."""
     rows = make_rows(1)
-    document = (" ".join(column) for column in list(zip(*rows, strict=True))[:3])
     judged = {"items": 108, "right": 27, "accuracy": 0.25, "chance": 1 / 3}
-    for system in ("sinpos", "rope_cross", "documents"):
+    for system in ("sinpos", "rope_cross", "rows"):
         folder = out / system
         folder.mkdir()
-        for name in ("sentences", "within", "beyond", "beyond16"):
+        for name in ("sentences", "within", "beyond", "beyond16", "alone", "context"):
             write_output(folder / f"{name}.txt", rows)
             write_output(folder / f"windows.{name}.txt", rows)
-        for name in ("pronouns", "split-pronouns"):
+        for name in ("pronouns", "alone-pronouns", "context-pronouns"):
             (folder / f"{name}.json").write_text(json.dumps(judged))
-    joined = [(*document, [-1.0])]
-    for name in ("whole", "split"):
-        write_output(out / "documents" / f"{name}.txt", joined)
 
 
-def test_sentences_are_scored_alone_and_joined_to_documents(tmp_path):
+def test_tables_have_the_scores_of_all_outputs(tmp_path):
     write_results(tmp_path)
     output = run(sys.executable, RECIPES / "quickstart_table.py", tmp_path).stdout
     _, references, texts, _ = zip(*make_rows(1), strict=True)
-    alone = f" {corpus_bleu(texts, [references]).score:.2f} "
-    joined = f" {corpus_bleu([' '.join(texts)], [[' '.join(references)]]).score:.2f} "
-    counts = {alone: 3 * 4, joined: 4, "25 % (27 of 108)": 4}
+    bleu = f" {corpus_bleu(texts, [references]).score:.2f} "
+    counts = {bleu: 3 * 4 + 4, "25 % (27 of 108)": 4}
     assert {text: output.count(text) for text in counts} == counts
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from fairseq import options
 
-from cape_fairseq.inference.checkpoints import find_junction
 from tests.recipes.support import PATH, RECIPES, call, replace_programs
 from tests.support import ROOT
 
@@ -68,13 +67,8 @@ def test_text_without_spaces_is_trained_on_and_translated(tmp_path):
 
     translator = load(run_folder / "checkpoint_best.pt")
     (both,) = translator.translate(["老师买了书。学生买了信。"])
-    assert translator.encode_source("老师买了书。").ne(3).all()
+    assert translator.text.encode_source("老师买了书。").words.ne(3).all()
     assert both == " ".join(translator.translate_sentences(["老师买了书。", "学生买了信。"]))
-
-
-def test_a_document_checkpoint_is_evaluated_with_separators(document_checkpoint, cape_checkpoint):
-    assert find_junction(str(document_checkpoint)) == "separator"
-    assert find_junction(str(cape_checkpoint)) == "comma"
 
 
 def test_options_after_two_hyphens_keep_their_words(tmp_path):
@@ -97,22 +91,24 @@ def run_recipe(name, path, *arguments, **variables):
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-def test_a_sentence_model_with_more_updates_trains_documents_anew(tmp_path):
+def test_a_sentence_model_with_more_updates_trains_rows_anew(tmp_path):
     for split in ("train", "valid", "test"):
         for lang in ("en", "de"):
             (tmp_path / f"{split}.{lang}").write_text("a\nb\n")
     (tmp_path / "train.documents").write_text("1\n1\n")
-    variables = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out", "LENGTHS": "60 100"}
+    variables = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out"}
     path = replace_programs(tmp_path / "bin")
     for updates in (10, 10, 20):
         result = run_recipe("documents", path, UPDATES=str(updates), **variables)
         assert result.returncode == 0, result.stderr
-    sentences, documents = (
-        tmp_path / "out" / f"rope_cross_transformer_tiny{name}" for name in ("", "-documents")
-    )
-    assert (sentences / "trainings").read_text().split() == ["new", "resumed"]
-    assert (documents / "trainings").read_text().split() == ["new", "new"]
-    assert (documents / "loss.100.txt").is_file()
+    names = ("", "-sentences", "-rows")
+    folders = [tmp_path / "out" / f"rope_cross_transformer_tiny{name}" for name in names]
+    trainings = [(folder / "trainings").read_text().split() for folder in folders]
+    assert trainings == [["new", "resumed"], ["new", "new"], ["new", "new"]]
+    assert (folders[2] / "rows.txt").is_file()
+    result = run_recipe("documents", path, **variables, TARGET_CONTEXT="1")
+    assert result.returncode == 1
+    assert "TARGET_CONTEXT" in result.stderr
 
 
 def test_an_evaluation_is_repeated_once_if_the_model_was_trained_again(tmp_path):

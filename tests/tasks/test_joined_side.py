@@ -1,4 +1,4 @@
-"""Words of the data that mean something in stacks: separators, and codes of languages."""
+"""Words of the data that mean something in rows: marks, and codes of languages."""
 
 import json
 import shutil
@@ -9,8 +9,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
-from cape_fairseq.data.separator import Separator
-from cape_fairseq.tasks.stacked_dataset import JoinedSide, Stacks
+from cape_fairseq.tasks.stacked_dataset import JoinedSide, Rows
 from cape_fairseq.tasks.stacked_translation import StackedTranslationConfig
 from tests.tasks.support import make_task
 
@@ -36,38 +35,49 @@ def remove_prefix(line: str, prefix: list[str]) -> str:
     return " ".join(words[len(prefix) :] if words[: len(prefix)] == prefix else words)
 
 
-@pytest.mark.parametrize("junction", ["none", "separator"])
-def test_a_stack_without_separators_has_them_once(coded_data, junction):
+@pytest.mark.parametrize("context", [0, 2])
+def test_a_text_has_the_codes_once(coded_data, context):
+    """At its beginning, after the mark; earlier sentences have none."""
     folder, prefixes = coded_data
     plain = make_task(folder)
     TranslationTask.load_dataset(plain, "test")
-    task = make_task(folder, stack_sentences=3, stack_junction=junction)
+    task = make_task(folder, stack_sentences=3, stack_junction="none", source_context=context)
     task.load_dataset("test")
-    stacks, pairs, changed = task.dataset("test"), plain.dataset("test"), 0
+    rows, pairs, changed = task.dataset("test"), plain.dataset("test"), 0
     sides = (("source", plain.src_dict), ("target", plain.tgt_dict))
     for key, dictionary in sides:
-        for number in range(len(stacks)):
-            lines = [dictionary.string(pairs[3 * number + i][key]) for i in range(3)]
-            rest = lines[1:]
-            if junction == "none":
-                rest = [remove_prefix(line, prefixes[key]) for line in rest]
+        for number in range(len(rows)):
+            first = 3 * number
+            lines = [dictionary.string(pairs[first + i][key]) for i in range(3)]
+            rest = [remove_prefix(line, prefixes[key]) for line in lines[1:]]
             changed += rest != lines[1:]
-            tokens = stacks[number][key]
-            assert dictionary.string(tokens[tokens != 0]) == " ".join([lines[0], *rest])
-    assert bool(changed) == (junction == "none")
+            tokens = rows[number][key]
+            start = 0
+            if key == "source" and context and number:
+                start = int((tokens == BOS).nonzero()) + 1
+                earlier = [dictionary.string(pairs[first - i][key]) for i in (2, 1)]
+                expected = " ".join(remove_prefix(line, prefixes[key]) for line in earlier)
+                assert dictionary.string(tokens[:start]) == expected
+            assert dictionary.string(tokens[start:]) == " ".join([lines[0], *rest])
+            assert BOS not in tokens[start:]
+    assert changed
 
 
-def test_a_separator_or_an_end_in_the_text_is_an_unknown_word():
-    sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS])]
-    sizes = np.array([4, 2])
-    cfg = StackedTranslationConfig(stack_junction="separator", stack_sentences=2)
-    stacks = Stacks(cfg, sizes, sizes, None)
-    stacks.make(epoch=1)
+def test_a_mark_or_an_end_in_the_text_is_an_unknown_word():
+    sentences = [torch.tensor([5, BOS, 6, EOS]), torch.tensor([7, EOS, 8, EOS])]
+    sizes = np.array([4, 4])
     words = Dictionary()
-    side = JoinedSide(stacks, sentences, sizes, words, Separator(words))
-    assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
-    sentences[0][1] = EOS  # a literal </s>
-    assert side[0].tolist() == [5, 3, 6, BOS, 7, EOS]
-    side = JoinedSide(stacks, sentences, sizes, words)
-    assert side[0].tolist() == [5, 3, 6, 7, EOS]
-    assert side.sizes.tolist() == [5]
+    expected = {
+        0: ([5, 3, 6, EOS], [7, 3, 8, EOS]),
+        1: ([5, 3, 6, EOS], [5, 3, 6, BOS, 7, 3, 8, EOS]),
+    }
+    for context, found in expected.items():
+        rows = Rows(
+            StackedTranslationConfig(source_context=context, stack_sentences=1), sizes, sizes, None
+        )
+        rows.make(epoch=1)
+        side = JoinedSide(rows, sentences, sizes, words, has_context=True)
+        assert [side[i].tolist() for i in range(2)] == list(found)
+        assert side.sizes.tolist() == list(map(len, found))
+        target = JoinedSide(rows, sentences, sizes, words)
+        assert [target[i].tolist() for i in range(2)] == list(expected[0])

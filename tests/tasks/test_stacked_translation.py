@@ -15,7 +15,7 @@ from cape_fairseq.tasks.stacked_dataset import JunctionEditor
 from tests.support import fairseq, train
 from tests.tasks.support import make_task
 
-BOS, EOS = 0, 2
+EOS = 2
 
 
 def load(task, split="test"):
@@ -34,7 +34,7 @@ def read(data_bin, split="test"):
     ]
 
 
-@pytest.mark.parametrize("junction", ["comma", "none", "separator"])
+@pytest.mark.parametrize("junction", ["comma", "none"])
 def test_stacks_are_the_sentences_in_order(data_bin, junction):
     plain, (source, target) = read(data_bin)
     dataset = load(make_task(data_bin, stack_sentences=3, stack_junction=junction))
@@ -47,7 +47,6 @@ def test_stacks_are_the_sentences_in_order(data_bin, junction):
         ):
             tokens = item[key]
             assert tokens[-1] == EOS
-            assert (tokens == BOS).sum() == (2 if junction == "separator" else 0)
             chosen = lines[3 * number : 3 * number + 3]
             if junction == "comma":
                 chosen = [
@@ -55,20 +54,20 @@ def test_stacks_are_the_sentences_in_order(data_bin, junction):
                     for i, line in enumerate(chosen)
                     for edited in [edit_sentence(line, i > 0, i < 2)]
                 ]
-            assert dictionary.string(tokens[tokens != BOS]) == " ".join(chosen)
+            assert dictionary.string(tokens) == " ".join(chosen)
 
 
 def test_stacks_reach_a_number_of_target_tokens_whatever_the_junction(data_bin):
     groups = []
-    for junction in ("comma", "none", "separator"):
+    for junction in ("comma", "none"):
         dataset = load(make_task(data_bin, stack_min_tokens=30, stack_junction=junction))
-        groups.append(dataset.stacks.groups)
+        groups.append(dataset.rows.texts)
         if junction == "none":
             assert all(size - 1 >= 30 for size in dataset.tgt_sizes)
         if junction != "comma":
             lengths = [len(dataset[i]["source"]) for i in range(len(dataset))]
             assert lengths == dataset.src_sizes.tolist()
-    assert groups[0] == groups[1] == groups[2]
+    assert groups[0] == groups[1]
 
 
 def test_stacks_longer_than_a_maximum_are_left_out(data_bin):
@@ -77,9 +76,9 @@ def test_stacks_longer_than_a_maximum_are_left_out(data_bin):
     lengths = np.maximum(stacks.src_sizes, stacks.tgt_sizes) - 1
     limit = int(np.median(lengths))
     short = load(make_task(data_bin, **options, stack_max_tokens=limit))
-    expected = [group for group, n in zip(stacks.stacks.groups, lengths, strict=True) if n <= limit]
+    expected = [group for group, n in zip(stacks.rows.texts, lengths, strict=True) if n <= limit]
     assert 0 < len(expected) < len(stacks)
-    assert short.stacks.groups == expected
+    assert short.rows.texts == expected
 
 
 def test_swapped_stacks_end_with_their_first_sentence(data_bin):
@@ -97,7 +96,7 @@ def test_longer_pairs_are_left_out_with_a_warning(data_bin, caplog):
     task.load_dataset("train")
     dataset = task.datasets["train"]
     assert max(dataset.src_sizes.max(), dataset.tgt_sizes.max()) <= 8 + 1  # EOS
-    pairs = task.datasets["train"].stacks
+    pairs = task.datasets["train"].rows
     longer = int((np.maximum(pairs.source_sizes, pairs.target_sizes) - 1 > 8).sum())
     assert 0 < longer < len(pairs.source_sizes)
     assert f" {longer} pairs" in caplog.text.replace(",", "")
@@ -106,7 +105,7 @@ def test_longer_pairs_are_left_out_with_a_warning(data_bin, caplog):
 
 
 class TestMixedLengths:
-    @pytest.mark.parametrize("junction", ["none", "comma", "separator"])
+    @pytest.mark.parametrize("junction", ["none", "comma"])
     def test_validation_has_stacks_that_stay(self, data_bin, junction):
         task = make_task(data_bin, **{**MIXED, "stack_junction": junction})
         valid = load(task, "valid")
@@ -127,14 +126,14 @@ class TestMixedLengths:
 
     def test_groups_change_with_the_epoch_and_the_seed(self, data_bin):
         dataset = load(make_task(data_bin, **MIXED), "train")
-        first = list(dataset.stacks.groups)
+        first = list(dataset.rows.texts)
         assert not dataset.can_reuse_epoch_itr_across_epochs
         dataset.set_epoch(2)
-        assert dataset.stacks.groups != first
+        assert dataset.rows.texts != first
         assert len(dataset) == len(dataset.src_sizes) == len(dataset.sizes)
         dataset.set_epoch(1)
-        assert dataset.stacks.groups == first
-        assert load(make_task(data_bin, **MIXED, seed=2), "train").stacks.groups != first
+        assert dataset.rows.texts == first
+        assert load(make_task(data_bin, **MIXED, seed=2), "train").rows.texts != first
 
 
 def test_edits_apply_bpe_again():
@@ -157,6 +156,8 @@ def test_edits_apply_bpe_again():
         {"stack_sentences": 0},
         {"stack_sentences": 2, "stack_min_tokens": 3},
         {"truncate_source": True},
+        {"stack_swap": True, "source_context": 1, "stack_sentences": 2},
+        {"source_context": -1},
     ],
 )
 def test_options_that_do_not_fit_are_errors(data_bin, options):
@@ -176,9 +177,9 @@ class TestDocuments:
         shutil.copytree(data_bin, folder)
         names = [name + "\u2028x" for name in "aaabbbbbccccc"]  # not the end of a line
         (folder / "test.documents").write_text("\n".join(names), encoding="utf-8")
-        options = {"stack_sentences": 3, "stack_keep_rest": True, "stack_junction": "separator"}
+        options = {"stack_sentences": 3, "stack_keep_rest": True, "stack_junction": "none"}
         dataset = load(make_task(folder, **options))
-        ends = [(group[0], group[-1]) for group in dataset.stacks.groups]
+        ends = [(group[0], group[-1]) for group in dataset.rows.texts]
         assert ends == [(0, 2), (3, 5), (6, 7), (8, 10), (11, 12)]
         (folder / "test.documents").write_text("\ufeff" + "a\n" * 13, encoding="utf-8")
         assert len(load(make_task(folder, **{**options, "stack_sentences": 13}))) == 1
@@ -196,32 +197,19 @@ class TestDocuments:
         fairseq("preprocess", *languages, *dictionary, *folders)
         options = {"stack_min_tokens": 100, "stack_keep_rest": True}
         dataset = load(make_task(tmp_path / "bin", **options))
-        assert [list(group) for group in dataset.stacks.groups] == [[0, 1], [3]]
-        # Every sentence has two words: separators stand between sentences, empty lines are none.
-        mixed = {**MIXED, "stack_probability": 1.0, "stack_junction": "separator"}
+        assert [list(group) for group in dataset.rows.texts] == [[0, 1], [3]]
+        # Every sentence has two words.
+        mixed = {**MIXED, "stack_probability": 1.0}
         dataset = load(make_task(tmp_path / "bin", **{**mixed, "stack_max_tokens": 2}))
-        assert [list(group) for group in dataset.stacks.groups] == [[0], [1], [3]]
+        assert [list(group) for group in dataset.rows.texts] == [[0], [1], [3]]
         with pytest.raises(ValueError, match="--stack-max-tokens"):
             load(make_task(tmp_path / "bin", **{**mixed, "stack_max_tokens": 1}))
-
-    def test_scores_of_a_reference_leave_separators_out(self, document_checkpoint, data_bin):
-        task = ("--task", "stacked_translation", "--stack-sentences", 3)
-        options = ("--path", document_checkpoint, "--cpu", "--score-reference", *task)
-        found = {}
-        for junction in ("none", "separator"):
-            output = fairseq("generate", data_bin, *options, "--stack-junction", junction)
-            found[junction] = {
-                number: len(scores.split())
-                for number, scores in re.findall(r"^P-(\d+)\t(.*)$", output, re.MULTILINE)
-            }
-        assert found["none"] == found["separator"]
-        assert len(found["none"]) == 4
 
 
 def test_the_longest_stacks_are_trained_on(data_bin, tmp_path):
     """The task's limit of 100,000 tokens counts, not the 1,024 of learned tables."""
     stacks = ("--task", "stacked_translation", "--stack-min-tokens", 1500, "--max-tokens", 6000)
-    more = ("--stack-junction", "separator", "--sentence-context", 1, "--stack-keep-rest")
+    more = ("--stack-junction", "none", "--source-context", 1, "--stack-keep-rest")
     output = train(
         data_bin, tmp_path, *stacks, *more, arch="rope_cross_transformer_tiny", updates=1
     )

@@ -1,4 +1,4 @@
-"""The search of texts: fairseq's, with a longest output for each source of a batch."""
+"""The search of texts: fairseq's, with a longest output for each text of a batch."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import Tensor, nn
 
+from cape_fairseq.data.rows import measure_texts
+
 
 class LimitedEnsemble(EnsembleModel):
-    """fairseq's ensemble, which ends each output at the longest length of its own source. (fairseq
+    """fairseq's ensemble, which ends each output at the longest length of its own text. (fairseq
     has one longest length for a batch, that of its longest source.)"""
 
     def __init__(self, models: list[nn.Module], generator: TextGenerator) -> None:
         super().__init__(models)
         self.eos, self.pad, self.report = generator.eos, generator.pad, generator.report
-        self.limit_lengths = generator.limit_lengths
+        self.mark, self.limit_lengths = generator.tgt_dict.bos(), generator.limit_lengths
         # Of the outputs of the rows, without EOS, int64 [B x beam, 1].
         self.longest = torch.empty(0)
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> Any:
-        lengths = (net_input["src_tokens"] != self.pad).sum(1)
+        lengths = measure_texts(net_input["src_tokens"], self.pad, self.mark)
         self.longest = self.limit_lengths(lengths).unsqueeze(1)
         return super().forward_encoder(net_input)
 
@@ -58,14 +60,10 @@ class TextGenerator(SequenceGenerator):
     ) -> None:
         super().__init__(models, dictionary, **kwargs)
         self.report = report or (lambda count: None)
-        self.model = self.build_ensemble(models)
-
-    def build_ensemble(self, models: list[nn.Module]) -> LimitedEnsemble:
-        """Build what fairseq's search asks for scores."""
-        return LimitedEnsemble(models, self)
+        self.model = LimitedEnsemble(models, self)
 
     def limit_lengths(self, lengths: Tensor) -> Tensor:
-        """Return the longest output for sources of these lengths, as fairseq does alone."""
+        """Return the longest output for texts of these lengths, as fairseq does alone."""
         if self.match_source_len:
             return lengths
         limits = (self.max_len_a * lengths.double() + self.max_len_b).long()

@@ -1,1 +1,0 @@
-"""Documents, sentence by sentence: the search, and its cache of earlier sentences."""
