@@ -3,9 +3,11 @@
 import argparse
 import copy
 import functools
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +23,8 @@ from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 
 from cape_fairseq.optim.hold import hold_in_trainer
+
+logger = logging.getLogger(__name__)
 
 
 def allow_fairseq_checkpoints() -> None:
@@ -124,6 +128,35 @@ def mark_dummy_batches(prepare_sample: Callable) -> Callable:
         return sample, is_dummy
 
     return wrapped
+
+
+def warn_of_unknown_overrides(load: Callable) -> Callable:
+    """Warn of names in ``--model-overrides`` that no option has.
+
+    fairseq ignores them, so that a misspelt option changes nothing. Only models of this package are
+    checked, whose options of inference are given so.
+    """
+
+    @functools.wraps(load)
+    def wrapped(filenames: Any, arg_overrides: Any = None, *args: Any, **kwargs: Any) -> Any:
+        models, cfg, task = load(filenames, arg_overrides, *args, **kwargs)
+        if arg_overrides and hasattr(models[0], "is_dummy_batch"):
+            known = {*(item.name for item in fields(models[0].cfg)), *list_names(cfg)}
+            unknown = [name for name in arg_overrides if name not in known]
+            if unknown:
+                logger.warning("--model-overrides: there is no option %s", ", ".join(unknown))
+        return models, cfg, task
+
+    return wrapped
+
+
+def list_names(cfg: Any) -> Iterator[str]:
+    """Yield the names of all options of nested groups. A namespace has got the names that are to be
+    checked, and is left out."""
+    if isinstance(cfg, Mapping):
+        for name, value in cfg.items():
+            yield name
+            yield from list_names(value)
 
 
 def save_every_interval(save_checkpoint: Callable) -> Callable:
@@ -246,6 +279,9 @@ def install() -> None:
     checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
     PathManager.copy = staticmethod(copy_completely(PathManager.copy))
     Trainer.load_checkpoint = load_with_options(Trainer.load_checkpoint)
+    checkpoint_utils.load_model_ensemble_and_task = warn_of_unknown_overrides(
+        checkpoint_utils.load_model_ensemble_and_task
+    )
     Trainer._prepare_sample = mark_dummy_batches(Trainer._prepare_sample)
     Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)
     EMA.__init__ = copy_integers(EMA.__init__)

@@ -4,6 +4,7 @@ fairseq turns the fields into command-line options. It reads their types at run 
 options do not import annotations from the future, and spell ``Optional``.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import Field, field, fields
 from enum import Enum
@@ -52,16 +53,26 @@ def require_value(options: Any, name: str, wanted: Any, reason: str) -> None:
     require(value == wanted, name, value, f"{wanted}: {reason}")
 
 
+def is_number(item: Field) -> bool:
+    """Return whether the value of an option is a number."""
+    return not {int, float}.isdisjoint(getattr(item.type, "__args__", (item.type,)))
+
+
 def validate(options: Any, items: Iterable[Field]) -> None:
-    """Raise ValueError if an option is not one of its choices or outside its bounds."""
+    """Raise ValueError if an option is not one of its choices, no number, or outside its bounds."""
     for item in items:
         value, values = getattr(options, item.name), list_choices(item)
-        minimum, above = item.metadata.get("minimum"), item.metadata.get("above")
-        if values is not None and value is not None:
+        if value is None:
+            continue
+        if values is not None:
             require(value in values, item.name, value, " or ".join(values))
-        if minimum is not None and value is not None:
+        if is_number(item):
+            is_finite = isinstance(value, (int, float)) and math.isfinite(value)
+            require(is_finite, item.name, repr(value), "a number")
+        minimum, above = item.metadata.get("minimum"), item.metadata.get("above")
+        if minimum is not None:
             require(value >= minimum, item.name, value, f"at least {minimum}")
-        if above is not None and value is not None:
+        if above is not None:
             require(value > above, item.name, value, f"greater than {above}")
 
 

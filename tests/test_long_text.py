@@ -1,6 +1,7 @@
 """Texts longer than those of training: fairseq's commands and ``cape-fairseq translate``."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from cape_fairseq import load
 from cape_fairseq.command_line import UserError
 from cape_fairseq.inference.checkpoints import find_train_length, load_model
+from cape_fairseq.inference.long_text import LongText, LongTextOptions
 from cape_fairseq.models.config import WindowOptions
 from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.options import list_fields
@@ -81,6 +83,13 @@ class TestGenerate:
         none = dict.fromkeys(ALIGNED)
         assert read_rows(generate(data_bin, path, none), "H") == read_rows(free, "H")
 
+    def test_names_without_an_option_are_a_warning(self, data_bin, checkpoint):
+        for name, count in (("atention_window", 1), ("attention-window", 1), ("max_tokens", 0)):
+            output = generate(data_bin, checkpoint, {name: 20})
+            warnings = re.findall(r"WARNING.*--model-overrides.*", output)
+            assert len(warnings) == count
+            assert all(name in line for line in warnings)
+
     @pytest.mark.parametrize("task", ["translation", "stacked_translation"])
     def test_references_are_scored_in_steps(self, data_bin, checkpoint, task):
         stacks = ("--stack-junction", "none", "--stack-sentences", 3)
@@ -118,6 +127,26 @@ class TestGenerate:
         assert [x[1] for x in read_rows(twice, "H").values()] == [
             x[1] for x in read_rows(alone, "H").values()
         ]
+
+
+@pytest.mark.parametrize(
+    ("trained", "given", "expected"),
+    [  # N, M and E for a training length of 50
+        ({}, {}, (25, 20, 10)),
+        ({"attention_window": 6, "cross_attention_window": 5}, {}, (6, 5, 2.5)),
+        ({"cross_attention_window": 5}, {"alignment_end": 4.0}, (25, 5, 4)),
+        ({"attention_window": 6}, {"attention_window": 9}, (9, 20, 10)),
+        ({}, {"training_length": 1}, (1, 1, 0.5)),
+    ],
+)
+def test_windows_are_given_or_those_of_training_or_the_default(trained, given, expected):
+    model = build("rope_cross", **trained)
+    model.encoder.training_lengths.longest.fill_(50)
+    windows = LongText.of(model, LongTextOptions(**given)).windows
+    assert windows == TokenWindows(expected[0], expected[1], None, expected[2])
+    model.decoder.look_ahead[1] = 1
+    gain = min(4 / given.get("training_length", 50), 0.1)
+    assert LongText.of(model, LongTextOptions(**given)).windows.alignment.gain == gain
 
 
 def test_outputs_end_at_the_limit_of_their_own_source():

@@ -1,5 +1,7 @@
 """``cape-fairseq compare``: one table of several systems' scores."""
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,16 @@ from cape_fairseq.command_line import (
     parse_files,
     write_results,
 )
-from cape_fairseq.evaluation.generated import check_references, join_sentences, read_translations
+from cape_fairseq.evaluation.aligned_scores import NGRAM, REPEATED, score_aligned
+from cape_fairseq.evaluation.generated import (
+    Sentence,
+    check_references,
+    find_members,
+    join_members,
+    read_translations,
+)
 from cape_fairseq.evaluation.scores import (
+    build_bleu,
     compare_seeds,
     format_difference,
     format_signature,
@@ -28,6 +38,12 @@ EXAMPLES = """
   cape-fairseq compare --reference test.de documents=whole.de split=split.de --language de
 """
 DIGITS = {"bleu": 2, "chrf": 2, "length_ratio": 3, "sentences_kept": 3}
+ALIGNED_DIGITS = {"bleu": 2, "chrf": 2, "missing": 3, "repeated": 3}
+ALIGNED_NOTE = (
+    "Aligned: the texts cut into the sentences of their references (Matusov et al. 2005); missing: "
+    f"sentences without a word; repeated: more than {REPEATED:.0%} of their {NGRAM}-grams were "
+    "there before."
+)
 
 
 def measure(
@@ -40,36 +56,59 @@ def measure(
     the first system.
 
     Files are outputs of fairseq-generate, or with ``reference`` lines of ``translate``. Sentences
-    that make up the texts of the first system are joined to them.
+    that make up the texts of the first system are joined to them, and all texts are then scored by
+    these sentences, too (``aligned``).
     """
-    whole = []
-    systems, references_of, bleus = {}, {}, {}
-    for name, paths in files.items():
-        seeds, first = [], None
-        for path in paths:
-            sentences = read_translations(path, reference)
-            own = [sentence.reference for sentence in sentences]
-            whole = whole or sentences
-            joined = join_sentences(sentences, whole)
-            texts = [text.detokenized for text in joined]
-            references = [text.reference for text in joined]
-            first = first or own
-            check_references(path, own, paths[0], first)
-            seeds.append(score_translations(texts, references, language, tokenize))
-        references_of[name] = references
-        summary = {key: summarize_seeds([seed[key] for seed in seeds]) for key in DIGITS}
-        bleus[name] = [seed["bleu"] for seed in seeds]
-        systems[name] = {"seeds": len(seeds), "texts": len(references), **summary}
+    bleu = build_bleu(language, tokenize)
+    runs = {n: [read_translations(p, reference) for p in paths] for n, paths in files.items()}
+    texts = next(iter(runs.values()))[0]
+    sentences = find_reference_sentences(runs, texts)
+    systems, references, scores = {}, {}, {}
+    for name, seeds in runs.items():
+        for path, run in zip(files[name], seeds, strict=True):
+            own, expected = ([sentence.reference for sentence in r] for r in (run, seeds[0]))
+            check_references(path, own, files[name][0], expected)
+        joined = [join_run(run, texts) for run in seeds]
+        references[name] = [text.reference for text in joined[0]]
+        outputs = [[text.detokenized for text in run] for run in joined]
+        found = [score_translations(o, references[name], language, tokenize) for o in outputs]
+        scores[name] = [seed["bleu"] for seed in found]
+        systems[name] = {"seeds": len(seeds), "texts": len(joined[0]), **summarize(found, DIGITS)}
+        if sentences is not None and len(sentences) == len(joined[0]):
+            aligned = [score_aligned(output, sentences, bleu) for output in outputs]
+            systems[name]["aligned"] = summarize(aligned, ALIGNED_DIGITS)
+            systems[name]["aligned"]["interval"] = aligned[0]["interval"]
     base = next(iter(files))
-    for name, scores in bleus.items():
-        difference = None if name == base else compare_seeds(scores, bleus[base])
+    for name, seeds in scores.items():
+        difference = None if name == base else compare_seeds(seeds, scores[base])
         systems[name]["bleu_difference"] = difference
-    expected = next(iter(references_of.values()))
     return {
         "signature": format_signature(language, tokenize),
         "systems": systems,
-        "other_references": [name for name, own in references_of.items() if own != expected],
+        "other_references": [n for n, own in references.items() if own != references[base]],
     }
+
+
+def find_reference_sentences(
+    runs: dict[str, list[list[Sentence]]], texts: list[Sentence]
+) -> list[list[str]] | None:
+    """Return the reference's sentences of each text, if an output has them."""
+    for run in itertools.chain.from_iterable(runs.values()):
+        members = find_members(run, texts)
+        if members is not None:
+            return [[sentence.reference for sentence in own] for own in members]
+    return None
+
+
+def join_run(sentences: list[Sentence], texts: list[Sentence]) -> list[Sentence]:
+    """Join sentences to the texts that they make up, or return them as they are."""
+    members = find_members(sentences, texts)
+    return sentences if members is None else [join_members(own) for own in members]
+
+
+def summarize(scores: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+    """Summarize scores over seeds."""
+    return {name: summarize_seeds([seed[name] for seed in scores]) for name in names}
 
 
 def format_result(result: dict[str, Any]) -> str:
@@ -87,7 +126,24 @@ def format_result(result: dict[str, Any]) -> str:
         rows.append(row)
     note = "± is the standard deviation over seeds"
     note += "; in the last column it is Welch's 95 % interval." if len(systems) > 1 else "."
-    return f"{format_table(head, rows)}\n{note}\nsacreBLEU: {result['signature']}"
+    lines = [format_table(head, rows), note]
+    if any("aligned" in found for found in systems.values()):
+        lines += ["", format_aligned(systems), ALIGNED_NOTE]
+    return "\n".join([*lines, f"sacreBLEU: {result['signature']}"])
+
+
+def format_aligned(systems: dict[str, Any]) -> str:
+    """Format the scores by sentence."""
+    head = ["system", "aligned BLEU", "95 % over texts", "aligned chrF", "missing", "repeated"]
+    rows = []
+    for name, found in systems.items():
+        if "aligned" not in found:
+            continue
+        scores = found["aligned"]
+        cells = [format_summary(scores[key], digits) for key, digits in ALIGNED_DIGITS.items()]
+        interval = "" if scores["interval"] is None else f"± {scores['interval']:.2f}"
+        rows.append([name, cells[0], interval, *cells[1:]])
+    return format_table(head, rows)
 
 
 def main(argv: list[str]) -> None:

@@ -109,25 +109,35 @@ def read_scored(path: Path) -> list[Sentence]:
     return sentences
 
 
-def join_sentences(sentences: list[Sentence], texts: list[Sentence]) -> list[Sentence]:
-    """Join sentences to the texts that they make up; sentences between two texts may be left out.
-    Return the sentences as they are if they do not make up the texts.
+def find_members(sentences: list[Sentence], texts: list[Sentence]) -> list[list[Sentence]] | None:
+    """Return the sentences that make up each text, or None if they do not; sentences between two
+    texts may be left out.
 
     Spaces do not count: Moses puts them around quotes by what stands before.
     """
-    joined, first = [], 0
-    given, sentences = sentences, [s for s in sentences if s.source.strip()]
+    if len(texts) >= len(sentences):
+        return None
+    members, first = [], 0
+    sentences = [sentence for sentence in sentences if sentence.source.strip()]
     sources = [sentence.source.replace(" ", "") for sentence in sentences]
-    for text in texts if len(texts) < len(sentences) else []:
+    for text in texts:
         numbers = find_sentences(sources, first, text.source.replace(" ", ""))
-        members = [sentences[number] for number in numbers]
-        reference = " ".join(member.reference for member in members)
-        if not members or reference.replace(" ", "") != text.reference.replace(" ", ""):
-            return given
-        translation = " ".join(member.detokenized for member in members)
-        joined.append(Sentence(text.source, text.reference, detokenized=translation))
+        own = [sentences[number] for number in numbers]
+        reference = " ".join(member.reference for member in own)
+        if not own or reference.replace(" ", "") != text.reference.replace(" ", ""):
+            return None
+        members.append(own)
         first = numbers.stop
-    return joined or given
+    return members
+
+
+def join_members(members: list[Sentence]) -> Sentence:
+    """Join the sentences of a text."""
+    source, reference, translation = (
+        " ".join(getattr(member, name) for member in members)
+        for name in ("source", "reference", "detokenized")
+    )
+    return Sentence(source, reference, detokenized=translation)
 
 
 def find_sentences(sources: list[str], first: int, text: str) -> range:

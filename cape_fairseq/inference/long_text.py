@@ -84,6 +84,8 @@ def choose_windows(given: LongTextOptions, model: nn.Module, length: int) -> Lon
     options.attention_window = options.attention_window or min(reach, MAX_ATTENTION_WINDOW)
     cross_reach = max(1, int(choose_reach(torch.tensor(length))))
     options.cross_attention_window = options.cross_attention_window or cross_reach
+    if options.alignment_end is None:
+        options.alignment_end = options.cross_attention_window / 2
     is_measured = int(model.decoder.look_ahead[1]) > 0
     if options.alignment_gain is None and (is_measured or options.alignment_offset is not None):
         # A place is found again within a quarter of the texts of training.

@@ -42,8 +42,9 @@ OFFSET_HELP = (
     "measured in the last validation, else 0)"
 )
 END_HELP = (
-    "--alignment-gain: no EOS while the last source token is farther from the target position than "
-    "this (default: half of --cross-attention-window)"
+    "step-by-step decoding, encodings that rotate cross-attention: no EOS while the last source "
+    "token is farther from the target position than this (default: with --alignment-gain half of "
+    "--cross-attention-window, else off)"
 )
 RESIDUAL_HELP = (
     "default: fairseq's; admin: weigh the residuals of a post-norm model by a profile of training "

@@ -49,13 +49,11 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         features_only: bool = False,
         alignment_layer: int | None = None,
         noise: Noise = None,
-        delays_end: bool = True,
         **_: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Score the next token at every position, or at the last one in step-by-step decoding.
 
-        The arguments are fairseq's, ``noise`` of the target positions, and ``delays_end``, without
-        which an alignment leaves the score of EOS as it is (for references). Returns scores
+        The arguments are fairseq's and ``noise`` of the target positions. Returns scores
         [B, T, vocabulary] or features [B, T, C], and a dictionary with the cross-attention weights
         of ``alignment_layer`` (``attn``, [B, T, S]) and ``inner_states``.
         """
@@ -67,10 +65,10 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         x = self.embed(prev_output_tokens[:, -step.queries :], plan)
         states, weights = self.run_layers(x, plan, hidden, incremental_state)
         x = self.finish(states[-1], features_only)
-        if aligned is not None:
+        if self.follows(aligned, step):
             self.follow_alignment(aligned, weights[self.num_layers - 1], step)
-            if delays_end and not features_only:
-                x = self.delay_end(x, aligned, step)
+        if aligned is not None and not features_only:
+            x = self.delay_end(x, aligned, step)
         attention = None
         is_whole = plan.cross_attention.blocks[0].keys is EVERY
         if wanted in weighted and wanted in weights and is_whole:
@@ -118,7 +116,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
             self.compute_biases(queries, None if step.has_source_keys else source, length),
             self.plan_self_attention(keys, attended, step.queries, causal=True),
             cross_plan,
-            weighted if aligned is None else [*weighted, self.num_layers - 1],
+            [*weighted, self.num_layers - 1] if self.follows(aligned, step) else weighted,
         )
         return plan, aligned
 

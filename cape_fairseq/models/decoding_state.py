@@ -50,6 +50,10 @@ class KeyCache:
     states: dict[nn.Module, Tensor] = field(default_factory=dict)
     position: Tensor | None = None  # of the next token in the source, [B, 1]; with an alignment
     reach: int | None = None  # queries see so many tokens before their own; the decoder says it
+    # By the rule of the end: whether the last token may not be EOS, bool [B, 1], and whether the
+    # decoder lowers its score. (A search can do it after the softmax.)
+    is_early: Tensor | None = None
+    delays_end: bool = True
 
     def append(self, layer: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append the keys and values of new tokens, and drop those that no query sees any more.
@@ -70,4 +74,4 @@ class KeyCache:
         """Return the cache of some rows, int64 [R]; a beam chooses a row several times."""
         states = {layer: x.index_select(1, rows) for layer, x in self.states.items()}
         position = None if self.position is None else self.position.index_select(0, rows)
-        return KeyCache(states, position)
+        return KeyCache(states, position, delays_end=self.delays_end)

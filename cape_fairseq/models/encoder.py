@@ -97,7 +97,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         state = state._replace(training_length=length)
         if self.token_windows.cross_attention is not None:
             state = state._replace(scale=float(self.source_scale))  # a GPU is waited for
-        elif self.token_windows.alignment is None:
+        elif not self.token_windows.tracks_source:
             return state
         return state._replace(last=positions.gather(1, find_last(layout.padding)))
 

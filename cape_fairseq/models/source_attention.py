@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from cape_fairseq.models.decoding_state import KeyCache, SourceState
-from cape_fairseq.models.token_windows import AlignedTokens, choose_reach
+from cape_fairseq.models.token_windows import EOS_PENALTY, AlignedTokens, choose_reach
 from cape_fairseq.modules.masks import has_padding
 from cape_fairseq.modules.plan import EVERY, AttentionPlan, Block, take_columns
 from cape_fairseq.modules.windows import Condition, Mask
@@ -73,7 +74,8 @@ class SourceAttention:
             window = self.token_windows.find_cross_attention(source.scale)
             centers = source.clamp(positions)
             conditions.append(Condition(window, centers, source.positions))
-            keys = int(2 * window.after / source.scale) + 1
+            # One more than fit: the mask, which compares rounded positions, decides.
+            keys = math.floor(2 * window.after / source.scale) + 2
         return Mask(conditions, queries.padding, padding, hides_padding).divide(keys)
 
     def find_aligned(
@@ -84,10 +86,10 @@ class SourceAttention:
         step: Step,
         plan: AttentionPlan,
     ) -> AlignedTokens | None:
-        """Return the token of a step with an alignment, or the tokens of a validation batch, whose
-        look-ahead is measured."""
+        """Return the token of a step that knows where it is in the source, or the tokens of a
+        validation batch, whose look-ahead is measured."""
         keys, last = source.positions, source.last
-        if self.is_aligned(step):
+        if step.cache is not None and self.token_windows.tracks_source:
             keys = take_columns(keys, plan.blocks[0].keys, dim=1)
         elif self.measures_look_ahead(step) and plan.blocks[0].keys is EVERY:
             last = keys.masked_fill(source.layout.padding, 0.0).amax(1, keepdim=True)
@@ -128,6 +130,10 @@ class SourceAttention:
         total, count = self.look_ahead.unbind()
         return (total / (LOOK_AHEAD_UNIT * count.clamp(min=1))).float()
 
+    def follows(self, tokens: AlignedTokens | None, step: Step) -> bool:
+        """Return whether the weights of the last layer say where tokens are in the source."""
+        return tokens is not None and (step.cache is None or self.is_aligned(step))
+
     def follow_alignment(self, tokens: AlignedTokens, weights: Tensor, step: Step) -> None:
         """Move the position of the next token by the weights of the last layer; in a validation
         batch measure the look-ahead instead."""
@@ -138,7 +144,13 @@ class SourceAttention:
             step.cache.position = alignment.advance(tokens, weights, self.measured_offset)
 
     def delay_end(self, scores: Tensor, tokens: AlignedTokens, step: Step) -> Tensor:
-        """Lower the score of EOS in a step whose token is far from the end of the source."""
-        if step.cache is None:
+        """Lower the score of EOS [B, 1, V] in a step whose token is far from the end of the source,
+        or leave that to the search."""
+        if step.cache is None or self.token_windows.end is None:
             return scores
-        return self.token_windows.alignment.delay_end(scores, self.dictionary.eos(), tokens)
+        step.cache.is_early = self.token_windows.find_early(tokens)
+        if not step.cache.delays_end:
+            return scores
+        scores = scores.clone()
+        scores[:, :, self.dictionary.eos()] -= EOS_PENALTY * step.cache.is_early.type_as(scores)
+        return scores

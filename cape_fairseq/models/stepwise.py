@@ -10,7 +10,9 @@ import torch
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
+from cape_fairseq.models.decoding_state import KeyCache
 from cape_fairseq.models.token_windows import follows_alignment
+from cape_fairseq.modules.attention import KEY_CACHE
 
 
 class StepwiseModel(nn.Module):
@@ -25,11 +27,12 @@ class StepwiseModel(nn.Module):
         self, src_tokens: Tensor, src_lengths: Tensor | None, prev_output_tokens: Tensor, **_: Any
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Return scores [B, T, V] and cross-attention weights, as the decoder does in parallel."""
-        encoder_out, state = self.model.encoder(src_tokens, src_lengths), {}
+        encoder_out = self.model.encoder(src_tokens, src_lengths)
+        state = {KEY_CACHE: KeyCache(delays_end=False)}  # the score of EOS as it is
         scores, weights = [], []
         for length in range(1, prev_output_tokens.size(1) + 1):
             tokens = prev_output_tokens[:, :length]
-            score, extra = self.model.decoder(tokens, encoder_out, state, delays_end=False)
+            score, extra = self.model.decoder(tokens, encoder_out, state)
             scores.append(score)
             weights.append(extra["attn"][0])
         has_weights = weights[0] is not None

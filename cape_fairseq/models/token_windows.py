@@ -1,8 +1,9 @@
-"""Windows of tokens and alignment: options of inference for texts longer than those of training.
+"""Three rules of inference for texts longer than those of training: windows, alignment, end.
 
 Token i of a side sees tokens at most N away in self-attention. In cross-attention a query at
 position p sees source tokens at most M away, by scaled positions. With a gain, p follows the
-alignment in step-by-step decoding; see :class:`Alignment`.
+alignment in step-by-step decoding; see :class:`Alignment`. By the rule of the end, a text does not
+end while its last source token is more than E away.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ class Alignment(NamedTuple):
 
     gain: float  # g
     offset: float | None  # o, the mean of c - p where p is right; None: that of the last validation
-    end: float | None  # distance to the last source token from which the text may end
 
     def advance(self, token: AlignedTokens, weights: Tensor, measured: Tensor) -> Tensor:
         """Return the positions of the next tokens, [B, 1], from the weights of the last layer.
@@ -59,33 +59,34 @@ class Alignment(NamedTuple):
         moved = (token.position + 1 + correction).clamp(min=0)
         return torch.where(token.padding, token.position, moved)
 
-    def delay_end(self, scores: Tensor, eos: int, token: AlignedTokens) -> Tensor:
-        """Lower the score of EOS where the last source token is far, scores [B, 1, V]."""
-        if self.end is None:
-            return scores
-        is_far = token.last - token.position > self.end
-        is_early = is_far & (token.index < LONGEST_RATIO * token.last)
-        scores = scores.clone()
-        scores[:, :, eos] -= EOS_PENALTY * is_early.type_as(scores)
-        return scores
-
 
 class TokenWindows(NamedTuple):
-    """The windows of tokens of a model, and its alignment."""
+    """The windows of tokens of a model, its alignment and its rule of the end."""
 
     attention: int | None = None  # N
     cross_attention: int | None = None  # M
     alignment: Alignment | None = None
+    end: float | None = None  # E, distance to the last source token from which a text may end
 
     @classmethod
     def of(cls, options: Any) -> TokenWindows:
         """Return the windows of a model with these options."""
         reach, gain = options.cross_attention_window, options.alignment_gain
         end = options.alignment_end
-        if end is None and reach is not None:
+        if end is None and gain and reach is not None:
             end = reach / 2
-        alignment = Alignment(gain, options.alignment_offset, end) if gain else None
-        return cls(options.attention_window, reach, alignment)
+        alignment = Alignment(gain, options.alignment_offset) if gain else None
+        return cls(options.attention_window, reach, alignment, end)
+
+    @property
+    def tracks_source(self) -> bool:
+        """Return whether steps know where in the source their token is."""
+        return self.alignment is not None or self.end is not None
+
+    def find_early(self, token: AlignedTokens) -> Tensor:
+        """Return whether the last source token is too far for a text to end, bool [B, 1]."""
+        is_far = token.last - token.position > self.end
+        return is_far & (token.index < LONGEST_RATIO * token.last)
 
     def find_attention(self, keys: int, causal: bool) -> Window | None:
         """Return the window of self-attention, or None where it reaches all keys."""
@@ -118,19 +119,19 @@ def validate_windows(options: Any, rotates_cross_attention: bool) -> None:
     gain = options.alignment_gain
     if gain is not None:
         require(0 <= gain <= 1, "alignment_gain", gain, "from 0 to 1")
-    names = ("cross_attention_window", "alignment_gain", "alignment_offset", "alignment_end")
-    for name in names:
+    for name in ("cross_attention_window", "alignment_gain", "alignment_offset", "alignment_end"):
         value = getattr(options, name)
         expected = "left out: this encoding does not rotate cross-attention, as rope_cross does"
         require(value is None or rotates_cross_attention, name, value, expected)
-    for name in names[2:]:
-        value = getattr(options, name)
-        require(value is None or gain is not None, name, value, "left out without --alignment-gain")
-    if not gain:
+    offset = options.alignment_offset
+    expected = "left out without --alignment-gain"
+    require(offset is None or gain is not None, "alignment_offset", offset, expected)
+    given = "--alignment-gain" if gain else "--alignment-end"
+    if not gain and options.alignment_end is None:
         return
     for name in ("no_cross_attention", "adaptive_softmax_cutoff"):
         value = getattr(options, name, None)
         if value is not None and value is not False:
             raise ValueError(
-                f"--alignment-gain cannot be given with {format_flag(name)}; leave out one of them"
+                f"{given} cannot be given with {format_flag(name)}; leave out one of them"
             )

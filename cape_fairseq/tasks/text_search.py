@@ -12,6 +12,9 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import Tensor, nn
 
 from cape_fairseq.data.rows import measure_texts
+from cape_fairseq.models.decoding_state import KeyCache
+from cape_fairseq.models.token_windows import EOS_PENALTY
+from cape_fairseq.modules.attention import KEY_CACHE
 
 
 class LimitedEnsemble(EnsembleModel):
@@ -31,13 +34,29 @@ class LimitedEnsemble(EnsembleModel):
         return super().forward_encoder(net_input)
 
     def forward_decoder(
-        self, tokens: Tensor, *args: Any, **kwargs: Any
+        self, tokens: Tensor, encoder_outs: list[Any], states: list[Any], *args: Any
     ) -> tuple[Tensor, Tensor | None]:
-        scores, attention = super().forward_decoder(tokens, *args, **kwargs)
+        if tokens.size(1) == 1:  # the first step; the rule of the end is applied below
+            for state in states:
+                state[KEY_CACHE] = KeyCache(delays_end=False)
+        scores, attention = super().forward_decoder(tokens, encoder_outs, states, *args)
         must_end = self.longest < tokens.size(1)
         is_other = torch.arange(scores.size(1), device=scores.device) != self.eos
         self.report(1)
-        return scores.masked_fill(must_end & is_other, -math.inf), attention
+        scores = scores.masked_fill(must_end & is_other, -math.inf)
+        return self.delay_end(scores, states, must_end), attention
+
+    def delay_end(self, scores: Tensor, states: list[Any], must_end: Tensor) -> Tensor:
+        """Lower the log-probability of EOS where a model's rule of the end says so, [B x beam, V].
+        The decoder would lower a score before the softmax, so that the others rose."""
+        found = [state[KEY_CACHE].is_early for state in states if state]
+        early = [is_early for is_early in found if is_early is not None]
+        if not early:
+            return scores
+        is_early = torch.stack(early).any(0) & ~must_end
+        penalty = torch.zeros_like(scores)
+        penalty[:, self.eos] = EOS_PENALTY * is_early[:, 0].type_as(scores)
+        return scores - penalty
 
     def reorder_encoder_out(self, encoder_outs: Any, new_order: Tensor) -> Any:
         self.longest = self.longest.index_select(0, new_order)

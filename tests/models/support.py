@@ -2,6 +2,8 @@
 
 import torch
 
+from cape_fairseq.models.decoding_state import KeyCache
+from cape_fairseq.modules.attention import KEY_CACHE
 from tests.support import build
 
 SOURCE, TARGET = [19, 5, 12], [18, 7, 11]
@@ -24,12 +26,11 @@ def decode(model, source, target):
         return model(source, None, target)[0]
 
 
-def decode_in_steps(model, source, target, **options):
+def decode_in_steps(model, source, target, delays_end=True):
     """Scores of all positions, and the incremental state."""
     with torch.no_grad():
-        encoder_out, state = model.encoder(source), {}
+        encoder_out, state = model.encoder(source), {KEY_CACHE: KeyCache(delays_end=delays_end)}
         steps = [
-            model.decoder(target[:, : i + 1], encoder_out, state, **options)[0]
-            for i in range(target.size(1))
+            model.decoder(target[:, : i + 1], encoder_out, state)[0] for i in range(target.size(1))
         ]
     return torch.cat(steps, 1), state

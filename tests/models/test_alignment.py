@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cape_fairseq.modules.attention import KEY_CACHE
+from cape_fairseq.tasks.text_search import TextGenerator
 from tests.models.support import (
     CROSS,
     SCALE,
@@ -107,16 +108,31 @@ class TestAlignment:
                         rtol=0,
                     )
 
-    def test_eos_waits_for_the_end_of_the_source(self):
-        model = build_windows("rope_cross", reach=4, alignment_gain=0.1, alignment_end=3.0)
-        free = build_windows("rope_cross", reach=4, alignment_gain=0.1, alignment_end=1e9)
+    @pytest.mark.parametrize("length", [1, 3, 60])
+    def test_any_source_has_finite_scores(self, length):
+        model = build_windows("rope_cross", cross=1, alignment_gain=1.0)
+        scores, state = decode_in_steps(model, make_batch([length]), make_batch([40], begin=True))
+        assert scores.isfinite().all()
+        assert 0 <= float(state[KEY_CACHE].position) <= 80
+
+
+class TestEnd:
+    def find_early(self, positions):
+        """Where a text may not end, by the formula, for a source of 10 tokens and E = 3."""
+        last = 9 * SCALE
+        return [last - p > 3 and i < 1.5 * last for i, p in enumerate(positions)]
+
+    @pytest.mark.parametrize("gain", [None, 0.1])
+    def test_eos_waits_for_the_end_of_the_source(self, gain):
+        """With an alignment and without one, where the position is the number of the token."""
+        model = build_windows("rope_cross", reach=4, alignment_gain=gain, alignment_end=3.0)
+        free = build_windows("rope_cross", reach=4, alignment_gain=gain, alignment_end=1e9)
         source, target = make_batch([10]), make_batch([30], begin=True)
         scores, _ = decode_in_steps(model, source, target)
         expected, _ = decode_in_steps(free, source, target)
         difference = expected - scores
-        positions = follow_slowly(free, source, target, 0.1, 0.0)
-        last = 9 * SCALE
-        is_early = [last - p > 3 and i < 1.5 * last for i, p in enumerate(positions)]
+        positions = range(30) if gain is None else follow_slowly(free, source, target, gain, 0.0)
+        is_early = self.find_early(positions)
         assert any(is_early)
         torch.testing.assert_close(
             difference[0, :, EOS], 1e4 * torch.tensor(is_early).float(), atol=1e-2, rtol=0
@@ -124,12 +140,28 @@ class TestAlignment:
         difference[:, :, EOS] = 0
         assert not difference.any()
 
-    @pytest.mark.parametrize("length", [1, 3, 60])
-    def test_any_source_has_finite_scores(self, length):
-        model = build_windows("rope_cross", cross=1, alignment_gain=1.0)
-        scores, state = decode_in_steps(model, make_batch([length]), make_batch([40], begin=True))
-        assert scores.isfinite().all()
-        assert 0 <= float(state[KEY_CACHE].position) <= 80
+    def test_the_search_keeps_the_scores_of_the_model(self):
+        """Those of other words are not raised, and EOS at the longest length is no cost."""
+        model = build_windows("rope_cross", reach=4, alignment_end=3.0)
+        with torch.no_grad():
+            model.decoder.output_projection.weight[EOS] *= 3  # EOS would come early
+        source = make_batch([10])
+        net_input = {"src_tokens": source, "src_lengths": torch.tensor([10])}
+        for longest in (30, 4):
+            generator = TextGenerator(
+                [model], model.decoder.dictionary, beam_size=2, max_len_b=longest
+            )
+            (found,) = generator.generate([model], {"net_input": net_input})
+            for hypothesis in found:
+                tokens = hypothesis["tokens"]
+                length = len(tokens)
+                assert length == 5 if longest == 4 else not self.find_early(range(length))[-1]
+                previous = torch.cat([tokens[-1:], tokens[:-1]])[None]
+                scores, _ = decode_in_steps(model, source, previous, delays_end=False)
+                expected = scores[0].log_softmax(1).gather(1, tokens[:, None])[:, 0]
+                torch.testing.assert_close(
+                    hypothesis["positional_scores"], expected, atol=1e-4, rtol=0
+                )
 
 
 class TestLookAhead:

@@ -67,6 +67,17 @@ class TestWindows:
             # Keys 14 to 26 change, at 18.2 to 33.8; two layers pass it on to 6 later tokens.
             assert changed.nonzero().flatten().tolist() == list(range(15, 30))
 
+    @pytest.mark.parametrize(
+        ("scale", "cross"), [(1.1, 11), (1.2, 3), (1.2, 12), (1.6, 8), (2.2, 11), (0.55, 11)]
+    )
+    def test_steps_see_keys_on_the_edge_of_the_window(self, scale, cross):
+        """2 M / scale is whole, and scale a little more in single precision."""
+        model = build_windows("rope_cross", reach=50, cross=cross)
+        model.encoder.source_scale.fill_(scale)
+        source, target = make_batch([60]), make_batch([40], begin=True)
+        steps, _ = decode_in_steps(model, source, target)
+        torch.testing.assert_close(steps, decode(model, source, target), atol=1e-5, rtol=0)
+
     def test_cross_attention_equals_a_slow_rewrite(self):
         model = build_windows("rope_cross", reach=50, cross=2, decoder_layers=1)
         source, target = make_batch([9]), make_batch([15], begin=True)

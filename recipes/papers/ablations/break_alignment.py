@@ -87,7 +87,7 @@ def force(model: torch.nn.Module, texts: list[Text]) -> tuple[Tensor, Tensor]:
 
 def measure(model: torch.nn.Module, texts: list[Text], gain: float) -> dict:
     """Measure forced texts with a gain."""
-    alignment = Alignment(gain, float(model.decoder.measured_offset), None)
+    alignment = Alignment(gain, float(model.decoder.measured_offset))
     model.set_token_windows(TokenWindows(WINDOW, CROSS_WINDOW, alignment))
     positions, losses = force(model, texts)
     lost = found = 0
