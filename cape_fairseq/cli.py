@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import logging
+import signal
 import sys
 import warnings
 from dataclasses import Field
@@ -173,6 +174,9 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except BrokenPipeError:  # | head
         sys.stderr.close()
+    except KeyboardInterrupt:
+        print(f"cape-fairseq {name}: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except OSError as error:  # files and folders
         print(f"cape-fairseq {name}: {error}", file=sys.stderr)
         return 1

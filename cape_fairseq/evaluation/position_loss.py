@@ -147,17 +147,18 @@ def plot(result: dict[str, Any], path: Path, train_length: int | None) -> None:
             axes.plot(mean, line, label=name)
             axes.fill_between(np.arange(len(mean)), mean - error, mean + error, alpha=0.25)
         if train_length is not None:
-            label = f"training length ({train_length})"
+            label = f"training length ({train_length} tokens without EOS)"
             axes.axvline(train_length, color="grey", linestyle="--", label=label)
 
 
 def parse_train_length(text: str | None) -> int | None:
-    """Parse a number of tokens, or find that of a checkpoint's training."""
+    """Parse a number of tokens without EOS, whose loss is left out, or find that of a checkpoint's
+    training."""
     if text is None or text.isdecimal():
         return int(text) if text else None
     from cape_fairseq.inference.checkpoints import find_train_length  # it imports fairseq
 
-    return find_train_length(Path(text))
+    return find_train_length(Path(text)) - 1
 
 
 def main(argv: list[str]) -> None:
@@ -174,8 +175,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--train-length",
         metavar="N|CHECKPOINT",
-        help="training length in tokens, or the checkpoint: drawn, and compared with the end of "
-        "the curve",
+        help="training length in tokens without EOS, or the checkpoint: drawn, and compared with "
+        "the end of the curve",
     )
     args = parser.parse_args(argv)
     train_length = parse_train_length(args.train_length)

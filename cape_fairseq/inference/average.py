@@ -13,7 +13,7 @@ from cape_fairseq.command_line import (
     parse_output,
     write_atomically,
 )
-from cape_fairseq.inference.checkpoints import read_checkpoint
+from cape_fairseq.inference.checkpoints import get_options, read_checkpoint
 from cape_fairseq.models.checkpoint import (
     FORMER_LONGEST,
     IDENTITIES,
@@ -23,24 +23,29 @@ from cape_fairseq.models.checkpoint import (
     Identity,
     State,
 )
+from cape_fairseq.models.config import WindowOptions
+from cape_fairseq.options import list_fields
 
 EXAMPLES = """
   cape-fairseq average checkpoints/checkpoint_*_*.pt --output averaged.pt
   cape-fairseq average checkpoints --last 5 --output averaged.pt
 """
+MOST = 5  # checkpoints of a folder, by default
 KINDS = (r"checkpoint_\d+_(\d+)\.pt", r"checkpoint(\d+)\.pt")  # of updates, of epochs
 
 
-def find_last(folder: Path, count: int) -> list[Path]:
+def find_last(folder: Path, count: int | None = None) -> list[Path]:
     """Return the last checkpoints of a training, all of one kind: of updates (checkpoint_E_U.pt) if
-    there are enough, else of epochs (checkpointE.pt)."""
+    there are enough, else of epochs (checkpointE.pt). Without a ``count`` they are those of the
+    larger kind, up to five."""
     updates, epochs = (checkpoint_utils.checkpoint_paths(str(folder), kind) for kind in KINDS)
+    wanted = count or min(MOST, max(len(updates), len(epochs), 1))
     for paths in (updates, epochs):  # the latest come first
-        if len(paths) >= count:
-            return [Path(path) for path in reversed(paths[:count])]
+        if len(paths) >= wanted:
+            return [Path(path) for path in reversed(paths[:wanted])]
     raise UserError(
-        f"{folder} has {len(updates)} checkpoints of updates and {len(epochs)} of epochs, and "
-        f"--last is {count}; give a smaller number, or keep more in training"
+        f"{folder} has {len(updates)} checkpoints of updates and {len(epochs)} of epochs; "
+        + (f"give less than --last {count}" if count else "name checkpoints")
     )
 
 
@@ -55,7 +60,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
     expected = None
     for path in paths:
         result = read_checkpoint(path)
-        found = find_common(path, result["model"])
+        found = find_common(path, result)
         expected = expected or found
         other = [name for name, value in found.items() if value != expected[name]]
         if other:
@@ -97,12 +102,13 @@ class Mean:
         return {**self.last, **means}
 
 
-def find_common(path: Path, model: State) -> dict[str, Any]:
+def find_common(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Return what must be equal in all checkpoints of a model.
 
     Raises:
         UserError: the checkpoint is of another version of this package.
     """
+    model, (options, _) = checkpoint["model"], get_options(checkpoint)
     try:
         identity = Identity.read(model)
     except ValueError as error:
@@ -112,6 +118,7 @@ def find_common(path: Path, model: State) -> dict[str, Any]:
         "dictionaries": identity.words,
         "position options": {k: v for k, v in identity.options.items() if v is not None},
         "source scale": float(model.get(SCALE, 1)),
+        "windows": [getattr(options, item.name, None) for item in list_fields(WindowOptions)],
     }
 
 
@@ -122,9 +129,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--last",
         type=parse_count,
-        default=5,
         help="with a folder: average its last N checkpoints, checkpoint_E_U.pt if there are N, "
-        "else checkpointE.pt (default: 5); named files are all averaged",
+        "else checkpointE.pt (default: those that are there, at most 5); named files are all "
+        "averaged",
     )
     parser.add_argument(
         "--output", type=parse_output, required=True, metavar="FILE", help="averaged checkpoint"
@@ -135,4 +142,5 @@ def main(argv: list[str]) -> None:
     state = average(paths)
     with write_atomically(args.output, "wb") as stream:
         torch.save(state, stream)
-    print(f"averaged {', '.join(path.name for path in paths)} to {args.output}")
+    names = ", ".join(path.name for path in paths)
+    print(f"averaged {len(paths)} checkpoints ({names}) to {args.output}")

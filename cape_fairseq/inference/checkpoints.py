@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from fairseq.data import data_utils
 from fairseq.models import (
+    ARCH_MODEL_NAME_REGISTRY,
     ARCH_MODEL_REGISTRY,
     MODEL_DATACLASS_REGISTRY,
     FairseqEncoderDecoderModel,
@@ -18,7 +19,7 @@ from torch import Tensor
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
-from cape_fairseq.models.checkpoint import read_training_length
+from cape_fairseq.models.checkpoint import IDENTITIES, read_training_length
 
 LONGEST_STACK = 400  # tokens, by default
 
@@ -56,6 +57,15 @@ def check_architecture(path: Path, options: Namespace) -> None:
             f"{path}: there is no architecture {name}; give the folder that registers it, for "
             "instance with an encoding of your own, as --user-dir"
         )
+
+
+def check_version(path: Path, options: Namespace, parameters: dict[str, Tensor]) -> None:
+    """Raise UserError if a model of this package has no identity, as before version 1.2: its
+    options have other meanings, so that messages about them would be wrong."""
+    name = getattr(options, "_name", None) or getattr(options, "arch", None)
+    is_own = ARCH_MODEL_NAME_REGISTRY.get(name, name) == "positional_transformer"
+    if is_own and parameters.keys().isdisjoint(IDENTITIES):
+        raise UserError(f"{path} is older than version 1.2 of this package; retrain it")
 
 
 def build_checkpoint(arguments: Namespace, parameters: dict[str, Tensor]) -> dict[str, Any]:
@@ -131,6 +141,7 @@ def load_model(path: Path, data: Path | None = None) -> LoadedModel:
     state = read_checkpoint(path)
     options, task_options = get_options(state)
     check_architecture(path, options)
+    check_version(path, options, state["model"])
     folder, source, target = find_data(path, data, task_options)
     config = TranslationConfig(data=str(folder), source_lang=source, target_lang=target)
     config.train_subset, config.dataset_impl, config.required_seq_len_multiple = "train", None, 1

@@ -31,6 +31,7 @@ class LongText(NamedTuple):
     training_length: int  # tokens, with EOS; 0 if unknown
     options: WindowOptions | None = None  # of one pass; None for a model that does not have it
     advice: str = ""  # where a text is cut
+    longest: int = 0  # tokens of the longest text of training, for a model that does not have it
 
     @classmethod
     def of(cls, model: nn.Module, given: LongTextOptions) -> LongText:
@@ -45,7 +46,7 @@ class LongText(NamedTuple):
         encoding = getattr(model.encoder, "base_encoding", None)
         if not getattr(encoding, "rotates_cross_attention", False):
             reject(given, "its encoding does not rotate cross-attention, as rope_cross does")
-            return cls(length)
+            return cls(length, longest=0 if lengths is None else int(lengths.longest))
         if not length:
             reject(given, "its checkpoint stores no training length; give --training-length, too")
             return cls(0, advice="; --training-length L translates it in one pass")

@@ -72,6 +72,7 @@ class Translator:
         path = Path(checkpoint)
         model, task, self.context = load_model(path, data)
         self.long_text, self.long_texts = LongText.of(model, LongTextOptions(**long_text)), 0
+        self.has_warned = False
         length, most = self.long_text.training_length, model.encoder.max_positions()
         self.row_limit = min(length or UNLIMITED, most)
         source_lang, target_lang = task.cfg.source_lang, task.cfg.target_lang
@@ -170,6 +171,7 @@ class Translator:
         rows = [row for document in documents for row in self.build_rows(document, context)]
         texts = [row.text for row in rows if row is not None]
         unknown_source = self.text.count_unknown(texts, is_checked)
+        self.warn_of_long(texts)
         translated = iter(self.translate_rows([row for row in rows if row is not None], **options))
         tokens = [None if row is None else next(translated) for row in rows]
         unk = self.text.target_dictionary.unk()
@@ -183,6 +185,21 @@ class Translator:
             )
         lines = iter("" if x is None else self.text.decode(x) for x in tokens)
         return [[next(lines) for _ in document] for document in documents]
+
+    def warn_of_long(self, texts: Sequence[Tensor]) -> None:
+        """Warn once of sentences beyond the longest text of training, which the model cannot
+        translate in one pass."""
+        longest = self.long_text.longest
+        count = sum(len(text) > longest for text in texts) if longest else 0
+        if count and not self.has_warned:
+            self.has_warned = True
+            logger.warning(
+                "%d sentences have more subwords than any text of training (%d), and this model "
+                "translates such texts badly; --max-subwords %d cuts them",
+                count,
+                longest,
+                longest,
+            )
 
     def build_rows(self, sentences: Sequence[str], context: int) -> list[Row | None]:
         """Build the rows of the sentences of a document; an empty one has none, and is no

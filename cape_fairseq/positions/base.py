@@ -125,7 +125,11 @@ class PositionEncoding(nn.Module):
         return None
 
     def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        """Return what is added to the scores of self-attention, [B or 1, H, T, S]."""
+        """Return what is added to the scores of self-attention, [B or 1, H, T, S].
+
+        It is computed once for all layers of the side. An encoding whose scores differ by layer has
+        a kernel (:meth:`build_kernel`).
+        """
         return None
 
     def attention_biases(
@@ -145,7 +149,8 @@ class PositionEncoding(nn.Module):
         the encoder, on a GPU; ``length`` is that of the longer side."""
 
     def build_kernel(self, layer: int) -> DotProduct:
-        """Build the kernel of a layer's self-attention."""
+        """Build the kernel of a layer's self-attention. Its parameters are those of the layer; see
+        :class:`~cape_fairseq.modules.kernels.DotProduct` for what it gets."""
         return DotProduct()
 
     def count_lengths(self, *layouts: Layout) -> None:

@@ -4,6 +4,8 @@ import itertools
 import logging
 from pathlib import Path
 
+from fairseq.data import Dictionary
+
 from cape_fairseq.tasks.stacked_dataset import Rows
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,19 @@ def warn_of_single_pairs(split: str, rows: Rows, path: Path) -> None:
         f"{split} has single sentences: {marks} marks {count:,} documents in "
         f"{len(documents):,} pairs; consecutive pairs of a document need the same name"
     )
+
+
+def warn_of_subwords(rows: Rows, dictionary: Dictionary) -> None:
+    """Warn if commas are put into subwords without the segmentation: a word that changes would be
+    cut into other pieces than in training, or stay as it is."""
+    cfg = rows.cfg
+    is_joined = any(len(text) > 1 for text in rows.texts)
+    is_segmented = any(word.endswith("@@") or "▁" in word for word in dictionary.symbols)
+    if cfg.stack_junction == "comma" and cfg.stack_bpe is None and is_joined and is_segmented:
+        logger.warning(
+            "--stack-junction comma edits words, and the data have subwords; give --bpe and its "
+            "options, such as --bpe subword_nmt --bpe-codes FILE, so that these are segmented again"
+        )
 
 
 def warn_of_one_document(split: str, rows: Rows, path: Path) -> None:

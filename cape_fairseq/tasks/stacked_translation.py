@@ -22,7 +22,12 @@ from cape_fairseq.data.rows import RowDictionary
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, read_documents
 from cape_fairseq.options import format_flag, option, require, validate
 from cape_fairseq.positions.base import UNLIMITED
-from cape_fairseq.tasks.checks import check_lengths, warn_of_one_document, warn_of_single_pairs
+from cape_fairseq.tasks.checks import (
+    check_lengths,
+    warn_of_one_document,
+    warn_of_single_pairs,
+    warn_of_subwords,
+)
 from cape_fairseq.tasks.stacked_dataset import (
     JoinedSide,
     JunctionEditor,
@@ -165,6 +170,7 @@ class StackedTranslationTask(TranslationTask):
             )
         warn_of_single_pairs(split, rows, path)
         warn_of_one_document(split, rows, path)
+        warn_of_subwords(rows, self.src_dict)
 
     def build_side(
         self, rows: Rows, sentences: Any, sizes: np.ndarray, dictionary: Dictionary, prefix: Tensor

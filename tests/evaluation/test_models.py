@@ -10,6 +10,7 @@ import torch
 
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
+from cape_fairseq.inference.average import find_last
 from cape_fairseq.inference.checkpoints import find_longest, find_train_length
 from cape_fairseq.models.checkpoint import Identity
 from tests.evaluation.support import make_rows, write_output
@@ -86,7 +87,8 @@ class TestAverage:
         model.encoder.source_scale.fill_(scale)
         model.encoder.training_lengths.longest.fill_(length)
         model.encoder.training_lengths.counts[length] = length
-        state = {"args": Namespace(arch=system), "cfg": None, "model": model.state_dict()}
+        args = Namespace(arch=system, **options)
+        state = {"args": args, "cfg": None, "model": model.state_dict()}
         state["extra_state"] = {} if ema is None else {"ema": ema}
         torch.save(state, path)
         return model
@@ -103,6 +105,7 @@ class TestAverage:
             for seed, name in enumerate(names)
         ]
         output = tmp_path / "out" / "averaged.pt"
+        assert find_last(tmp_path) == [tmp_path / f"checkpoint{name}.pt" for name in "123"]
         arguments = ["average", str(tmp_path), "--output", str(output), "--last"]
         assert main([*arguments, "4"]) == 1
         assert main([*arguments, "2"]) == 0
@@ -117,7 +120,13 @@ class TestAverage:
 
     @pytest.mark.parametrize(
         "change",
-        [{"system": "relpos"}, {"scale": 1.2}, {"cape_global_shift": 19.0}, {"words": True}],
+        [
+            {"system": "relpos"},
+            {"scale": 1.2},
+            {"cape_global_shift": 19.0},
+            {"words": True},
+            {"attention_window": 9},
+        ],
     )
     def test_other_models_are_rejected(self, tmp_path, change, capsys):
         self.save(tmp_path / "checkpoint1.pt", "cape", 1)

@@ -11,6 +11,7 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
+from cape_fairseq.command_line import UserError
 from cape_fairseq.data.languages import find_joiner
 from cape_fairseq.data.rows import build_row
 from cape_fairseq.inference.segmentation import find_segmentation
@@ -101,6 +102,21 @@ class TestTranslate:
         assert status == 1
         assert "not in the dictionary" in error
 
+    def test_a_checkpoint_without_an_identity_is_too_old(self, cape_checkpoint, data_bin, tmp_path):
+        state = torch.load(cape_checkpoint, weights_only=True)
+        del state["model"]["identity"]
+        torch.save(state, tmp_path / "old.pt")
+        with pytest.raises(UserError, match="older"):
+            load(tmp_path / "old.pt", data=data_bin)
+
+    def test_an_interruption_has_one_line_and_its_status(self, monkeypatch, capsys):
+        def interrupt(argv):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("cape_fairseq.inference.translate.main", interrupt)
+        assert main(["translate", "x.pt"]) == 130
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
     def test_one_odd_line_is_a_warning(self, cape_checkpoint, data_bin, caplog):
         translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
         lines = ["the man .", "x " * 30, "a girl ."]
@@ -124,6 +140,18 @@ class TestTranslate:
         )
         assert translator.hub.bpe.encode("the man") == "the m@@ a@@ n"
         assert len(tokens.split()) == 4
+
+    def test_a_sentence_beyond_the_longest_of_training_is_one_warning(
+        self, cape_checkpoint, data_bin, caplog
+    ):
+        translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
+        longest = translator.long_text.longest
+        assert longest > 10
+        for count in (longest - 1, longest, longest):  # and EOS
+            translator.translate(["the " * count, "the man ."], split=False, max_len_b=3)
+        found = [x.getMessage() for x in caplog.records if "--max-subwords" in x.getMessage()]
+        assert len(found) == 1
+        assert f"--max-subwords {longest} " in found[0]
 
     def test_unknown_words_are_counted(self, data_bin, cape_checkpoint, caplog):
         translator = load(cape_checkpoint, data=data_bin, cpu=True)

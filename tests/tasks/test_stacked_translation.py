@@ -149,6 +149,15 @@ def test_edits_apply_bpe_again():
     assert [dictionary[i] for i in edited] == ["e@@", "r", ","]
 
 
+def test_commas_among_subwords_without_their_segmentation_are_a_warning(data_bin, caplog):
+    for junction, piece, count in (("comma", "th@@", 1), ("none", "th@@", 0), ("comma", "th", 0)):
+        caplog.clear()
+        task = make_task(data_bin, stack_sentences=2, stack_junction=junction)
+        task.src_dict.symbols[10] = piece
+        load(task)
+        assert len([x for x in caplog.records if "--bpe" in x.getMessage()]) == count
+
+
 @pytest.mark.parametrize(
     "options",  # the first is named
     [
