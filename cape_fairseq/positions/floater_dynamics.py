@@ -1,8 +1,10 @@
 """The dynamics of FLOATER: the ODE of the paper, and the recurrences of its Table 6."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -107,106 +109,62 @@ class ODE(nn.Module):
         return torch.cat([within.flatten(), times[-1:]])
 
 
+class TimedLinear(NamedTuple):
+    """Linear layers of several ODEs whose last input is the time."""
+
+    weights: Tensor  # [ODEs, C, C], of the vectors
+    terms: Sequence[Tensor]  # bias and time of each stage, [ODEs, 1, C]
+
+    @classmethod
+    def of(cls, linears: list[nn.Linear], times: Tensor) -> TimedLinear:
+        """Stack layers, and compute what depends on the time alone."""
+        weight = torch.stack([linear.weight for linear in linears]).to(times.dtype)
+        bias = torch.stack([linear.bias for linear in linears]).to(times.dtype)
+        terms = torch.addcmul(bias, times[:, None, None], weight[:, :, -1])
+        return cls(weight[:, :, :-1].mT.contiguous(), terms.unsqueeze(2).unbind())
+
+    def apply(self, stage: int, vectors: Tensor) -> Tensor:
+        """Apply the layers to vectors [ODEs, N, C] at the time of a stage."""
+        return torch.baddbmm(self.terms[stage], vectors, self.weights)
+
+
 def solve_rk4(odes: Sequence[ODE], initials: Sequence[Tensor], length: int) -> list[Tensor]:
     """Solve ODEs of the same options and width at once, from ``initials`` [N, C] each, by the rk4
     of torchdiffeq (the 3/8 rule, cubic between steps), without its checks, which wait for a GPU.
-
-    Steps follow one another, and a GPU spends its time on launching their operations. So they
-    compute as little as they can. With V and W the weights of the inner and the outer map, h
-    needs of a state p only q = p V; stage s has the hidden vector u_s and the slope
-    k_s = u_s W + b(t_s), which adds u_s (W V) + b(t_s) V to q. The states are computed
-    afterwards, from the u of all steps at once.
 
     Returns:
         Of each ODE the states at times 0, Delta, 2 Delta, ...: [length, N, C].
     """
     stride, parts = odes[0].tokens_per_step, odes[0].steps_per_token
-    nonlinearity = odes[0].nonlinearity
     steps = math.ceil((length - 1) / stride) * parts
     dt = odes[0].cfg.floater_step * stride / parts
-    first = pad_sequence(initials).transpose(0, 1)  # [ODEs, N, C], all with the most rows
-    inner, inner_time, inner_bias = stack_weights([ode.inner for ode in odes], first.dtype)
-    outer, outer_time, outer_bias = stack_weights([ode.outer for ode in odes], first.dtype)
-    # The 3/8 rule computes h at thirds of a step: stage s is at the time s * dt / 3.
-    thirds = torch.arange(3 * steps + 1, dtype=first.dtype, device=first.device)
-    times = thirds[:, None, None] * (dt / 3)
-    inner_terms = torch.addcmul(inner_bias, times, inner_time)  # [3 steps + 1, ODEs, C]
-    outer_terms = torch.addcmul(outer_bias, times, outer_time)
-    terms, rise_terms = combine_stages(inner_terms, outer_terms, inner, dt)
-    product = outer.mT @ inner.mT * dt
-    starts, totals, last = run_stages(first @ inner.mT, terms, product, nonlinearity)
-    rises = multiply(totals, outer) * (dt / 8) + rise_terms.unsqueeze(2)
-    states = torch.cat([first.unsqueeze(0), rises]).cumsum(0)  # [steps + 1, ODEs, N, C]
+    p = pad_sequence(initials).transpose(0, 1)  # [ODEs, N, C], all with the most rows
+    # Stage s of the rule, which counts through all steps, is at the time s * dt / 3.
+    times = torch.arange(3 * steps + 1, dtype=p.dtype, device=p.device) * (dt / 3)
+    inner = TimedLinear.of([ode.inner for ode in odes], times)
+    outer = TimedLinear.of([ode.outer for ode in odes], times)
+    nonlinearity = odes[0].nonlinearity
+
+    def h(stage: int, p: Tensor) -> Tensor:
+        return outer.apply(stage, nonlinearity(inner.apply(stage, p)))
+
+    states, slopes = [p], []
+    for stage in range(0, 3 * steps, 3):
+        k1 = h(stage, p)
+        k2 = h(stage + 1, p.add(k1, alpha=dt / 3))
+        k3 = h(stage + 2, p.add(k2.sub(k1, alpha=1 / 3), alpha=dt))
+        k4 = h(stage + 3, p.add(k1 - k2 + k3, alpha=dt))
+        p = p.add((k1 + k4).add(k2 + k3, alpha=3), alpha=dt / 8)
+        states.append(p)
+        slopes.append(k1)
+    solution = torch.stack(states)  # [steps + 1, ODEs, N, C]
     if stride == 1:
-        states = states[::parts]
+        solution = solution[::parts]
     else:
-        end = nonlinearity(last + inner_terms[-1].unsqueeze(1)).unsqueeze(0)
-        slopes = multiply(torch.cat([starts, end]), outer) + outer_terms[::3].unsqueeze(2)
-        states = interpolate(states, slopes * dt, stride)
-    solutions = states[:length].unbind(1)
-    return [
-        solution[:, : len(initial)] for solution, initial in zip(solutions, initials, strict=True)
-    ]
-
-
-def stack_weights(linears: list[nn.Linear], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the weights of the vectors [ODEs, C, C] and of the time [ODEs, C], and the biases."""
-    weights, times, biases = zip(*(split_time(linear, dtype) for linear in linears), strict=True)
-    return torch.stack(weights), torch.stack(times), torch.stack(biases)
-
-
-def multiply(vectors: Tensor, weights: Tensor) -> Tensor:
-    """Multiply vectors [steps, ODEs, ..., C] by the weights [ODEs, C, C] of their ODE."""
-    return torch.einsum("ts...c,sdc->ts...d", vectors, weights)
-
-
-def run_stages(
-    q: Tensor, terms: Tensor, product: Tensor, nonlinearity: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run the steps of the 3/8 rule on q = p V (:func:`solve_rk4`).
-
-    Args:
-        q: [ODEs, N, C].
-        terms: what the time adds to each stage and to the next q, [steps, 5, ODEs, 1, C].
-        product: W V dt, [ODEs, C, C].
-    Returns:
-        Of each step the hidden vectors of its first stage and the weighted sum of those of all
-        stages, [steps, ODEs, N, C], and the last q.
-    """
-    third, eighth = product / 3, product / 8
-    starts, totals = [], []
-    for term in terms.unbind():
-        q1, q2, q3, q4, q5 = (q + term).unbind()
-        u1 = nonlinearity(q1)
-        u2 = nonlinearity(torch.baddbmm(q2, u1, third))
-        u3 = nonlinearity(torch.baddbmm(q3, u2.sub(u1, alpha=1 / 3), product))
-        u4 = nonlinearity(torch.baddbmm(q4, u1 - u2 + u3, product))
-        total = (u1 + u4).add(u2 + u3, alpha=3)
-        q = torch.baddbmm(q5, total, eighth)
-        starts.append(u1)
-        totals.append(total)
-    return torch.stack(starts), torch.stack(totals), q
-
-
-def combine_stages(
-    inner_terms: Tensor, outer_terms: Tensor, inner: Tensor, dt: float
-) -> tuple[Tensor, Tensor]:
-    """Return what the time adds to q in the four stages of each step and at its end, [steps, 5,
-    ODEs, 1, C], and to the state, [steps, ODEs, C]; ``inner`` are the weights of the inner maps."""
-    x1, x2, x3, x4 = split_stages(inner_terms)
-    b1, b2, b3, b4 = split_stages(outer_terms)
-    rise_terms = (b1 + 3 * (b2 + b3) + b4) * (dt / 8)
-    rises = torch.stack([b1 / 3, b2 - b1 / 3, b1 - b2 + b3], 2) * dt  # [steps, ODEs, 3, C]
-    moved = multiply(rises, inner).unbind(2)
-    end = multiply(rise_terms, inner)
-    stages = [x1, x2 + moved[0], x3 + moved[1], x4 + moved[2], end]
-    return torch.stack(stages, 1).unsqueeze(3), rise_terms
-
-
-def split_stages(terms: Tensor) -> Sequence[Tensor]:
-    """Split terms of the time [3 steps + 1, ODEs, C] by the four stages of a step, [steps, ODEs, C]
-    each."""
-    return terms[:-1:3], terms[1::3], terms[2::3], terms[3::3]
+        slopes = torch.stack([*slopes, h(3 * steps, p)]) * dt
+        solution = interpolate(solution, slopes, stride)
+    found = solution[:length].unbind(1)
+    return [own[:, : len(initial)] for own, initial in zip(found, initials, strict=True)]
 
 
 def interpolate(values: Tensor, slopes: Tensor, stride: int) -> Tensor:

@@ -35,7 +35,8 @@ def test_both_sides_solved_at_once_equal_each_alone(system):
         products.append(products_of.count)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-10)
-    assert products == [4 * (2 + 3), 4 * 3]  # of 4 stages of 4 tokens: 9 and 12 tokens
+    # Two products in each of 4 stages of 4 tokens, for 9 and 12 tokens, and for the last slope.
+    assert products == [8 * (2 + 3) + 2 * 2, 8 * 3 + 2]
 
 
 def test_a_batch_of_empty_pairs_is_not_solved_at_once():
