@@ -17,6 +17,7 @@ USER_DIR=${USER_DIR:-$ROOT/cape_fairseq}  # or a folder with encodings of your o
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 # Subwords: subword_nmt on Moses' tokens, or sentencepiece on raw text, for scripts without spaces.
 BPE=${BPE:-subword_nmt}
+python3 "$ROOT/recipes/check_names.py"
 case $BPE in
     subword_nmt) REMOVE_BPE=(--remove-bpe) DETOKENIZE=(--tokenizer moses_quotes) ;;
     sentencepiece) REMOVE_BPE=(--remove-bpe=sentencepiece) DETOKENIZE=() ;;
@@ -179,7 +180,8 @@ keep_settings() {  # keep_settings FOLDER NAME=VALUE...: stop if FOLDER was made
     settings=("${settings[@]//$'\n'/ }")  # a line each
     if [ -n "$DRY_RUN" ]; then return; fi
     mkdir -p "$folder"
-    if [ ! -e "$folder/settings" ] || [ -z "$(find "$folder" -type f ! -name settings -print -quit)" ]; then
+    # Logs, and what a step has not finished, are no results.
+    if [ ! -e "$folder/settings" ] || [ -z "$(find "$folder" -type f ! -name settings ! -name '*.log' ! -name '*.part' -print -quit)" ]; then
         printf '%s\n' "${settings[@]}" > "$folder/settings"  # nothing was made yet
     fi
     for setting in "${settings[@]}"; do

@@ -1,7 +1,8 @@
 """Keep what a program prints in a log: COMMAND 2>&1 | keep_log.py LOG [NAME UPDATES].
 
 On the terminal are warnings of cape_fairseq and, with NAME and UPDATES, the progress of a training:
-one line that is updated, or without a terminal one per 100 updates. VERBOSE=1 shows everything.
+one line that is updated, or without a terminal one per 100 updates, at least one. VERBOSE=1 shows
+everything.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 STEP = re.compile(r"\| train_inner \|.* loss=([\d.]+),.* num_updates=(\d+)")
+EPOCH = re.compile(r"\| train \|.*\| loss ([\d.]+) .*\| num_updates (\d+)")
 RESUMED = re.compile(r"Loaded checkpoint .* @ (\d+) updates")
 WARNING = re.compile(r"\| WARNING \| cape_fairseq\S* \| (.*)")
 EVERY = 100  # updates between two lines without a terminal
@@ -39,7 +41,7 @@ class Progress:
         """Read a line of fairseq's log."""
         if found := RESUMED.search(line):
             self.bar.initial = self.bar.n = self.shown = int(found[1])
-        elif found := STEP.search(line):
+        elif found := STEP.search(line) or EPOCH.search(line):
             self.bar.set_postfix_str(f"loss {found[1]}", refresh=False)
             self.bar.n = int(found[2])
             self.show()
@@ -50,6 +52,11 @@ class Progress:
             self.bar.refresh()
         elif self.bar.n - self.shown >= EVERY:
             self.shown = self.bar.n
+            print(self.bar, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Print the last update if no line was printed."""
+        if not self.has_terminal and self.bar.n > self.shown == self.bar.initial:
             print(self.bar, file=sys.stderr, flush=True)
 
 
@@ -78,6 +85,8 @@ def main() -> None:
             if (found := WARNING.search(line)) and found[1] not in warned and not is_verbose:
                 warned.add(found[1])
                 tqdm.write(f"warning: {found[1]}", file=sys.stderr)
+        if progress:
+            progress.end()
     except OSError as error:
         raise SystemExit(f"{log} cannot be written: {error.strerror}") from None
 

@@ -24,6 +24,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need MODEL "give a model: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh"
 need TEXT "give the folder of your text: MODEL=FOLDER TEXT=DIR recipes/pretrained.sh"
 MODEL=${MODEL%/} TEXT=${TEXT%/}
+[ -n "$DRY_RUN" ] || [ -e "$MODEL" ] || stop "there is no MODEL $MODEL; give a folder of Hugging Face or a checkpoint"
 SRC=${SRC:-en} TGT=${TGT:-de} WAY=${WAY:-ctranslate2} OUT=${OUT:-runs/pretrained} SEED=${SEED:-1}
 MODEL_SRC=${MODEL_SRC:-$SRC} MODEL_TGT=${MODEL_TGT:-$TGT}
 CONTEXT=${CONTEXT:-1} LONGEST=${LONGEST:-}

@@ -43,6 +43,15 @@ def test_a_training_shows_progress_and_warnings_of_the_package(tmp_path):
     assert [line for line in result.stderr.splitlines() if line in TRAINING] == TRAINING
 
 
+def test_a_short_training_has_one_line(tmp_path):
+    """Of the end of its epoch; fairseq logs every 100 updates."""
+    epoch = "2026-01-01 | INFO | train | epoch 001 | loss 4.25 | nll_loss 3 | num_updates 50 | x"
+    result, _ = train(tmp_path, [epoch], UPDATES="50")
+    assert [x.split(",")[0] for x in result.stderr.splitlines() if "loss" in x] == [
+        "rope_cross_transformer_tiny: 50 of 50 updates"
+    ]
+
+
 def test_an_error_names_the_log_and_shows_its_end(tmp_path):
     result, log = train(tmp_path, [*TRAINING, "Traceback", "ValueError: the reason"], code=3)
     assert result.returncode == 1

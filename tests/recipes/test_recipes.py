@@ -91,6 +91,25 @@ def run_recipe(name, path, *arguments, **variables):
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
+def test_a_misspelt_setting_is_an_error(tmp_path):
+    result = run_recipe("train", PATH, "--dry-run", TEXT=str(tmp_path), UPDATE="50")
+    assert result.returncode == 1
+    assert "UPDATES" in result.stderr
+
+
+def test_a_misspelt_model_leaves_no_settings(tmp_path):
+    for split in ("train", "valid", "test"):
+        for lang in ("en", "de"):
+            (tmp_path / f"{split}.{lang}").write_text("a\n")
+    (tmp_path / "model").mkdir()
+    variables = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out"}
+    failing = replace_programs(tmp_path / "bin", **{"cape-fairseq": "echo failed >&2; exit 1"})
+    for model, message in (("nosuch", "nosuch"), ("model", "failed"), ("bin", "failed")):
+        result = run_recipe("pretrained", failing, MODEL=f"{tmp_path}/{model}", **variables)
+        assert result.returncode == 1
+        assert message in result.stderr
+
+
 def test_a_sentence_model_with_more_updates_trains_rows_anew(tmp_path):
     for split in ("train", "valid", "test"):
         for lang in ("en", "de"):
