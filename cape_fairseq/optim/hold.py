@@ -1,14 +1,13 @@
 """Parameters that stand still in some updates: FLOATER's dynamics between refreshes.
 
 A gradient of zero does not hold a parameter: Adam moves it by its momentum, and weight decay
-shrinks it. No gradient would: but fairseq's legacy_ddp and FP16Optimizer make zeros of it, and
-PyTorch's DDP waits for it. So the values and moments of such parameters are put back after the
-optimizer's step, before FP16Optimizer copies its parameters to the model.
+shrinks it. No gradient would: but fairseq's legacy_ddp makes zeros of it, and PyTorch's DDP waits
+for it. So the values and moments of such parameters are put back after the optimizer's step.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.optim import FairseqOptimizer
@@ -16,52 +15,49 @@ from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 
-class Slot(NamedTuple):
-    """A parameter of the model as an optimizer has it."""
-
-    parameter: Tensor  # itself, its copy in float32, or one copy of all parameters
-    entries: slice  # in the flat parameter
-
-    def select(self, tensor: Tensor) -> Tensor:
-        """Return the entries of the parameter, or of a moment of the same shape. As to fairseq's
-        optimizers, writing into them is no change of the tensor's version."""
-        return tensor.data.view(-1)[self.entries]
-
-
 class Freezer:
     """Puts held parameters and their moments back after a step of an optimizer.
 
     Args:
         modules: whose ``list_held_parameters`` says what the next step must not change.
-        slots: of parameters that the optimizer has copies of.
     """
 
-    def __init__(self, modules: list[nn.Module], slots: dict[Tensor, Slot]) -> None:
-        self.modules, self.slots = modules, slots
-        self.saved: list[tuple[Tensor, Tensor]] = []  # entries, and what they were
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.modules = modules
+        self.saved: list[tuple[Tensor, Tensor]] = []  # a tensor, and what it was
 
     def save(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Save what is held, before a step."""
-        for parameter in {p for module in self.modules for p in module.list_held_parameters()}:
-            slot = self.slots.get(parameter, Slot(parameter, slice(None)))
-            self.saved += [(view, view.clone()) for view in list_views(optimizer, slot)]
+        own = {p for group in optimizer.param_groups for p in group["params"]}
+        held = {p for module in self.modules for p in module.list_held_parameters()}
+        for parameter in held & own:
+            moments = optimizer.state.get(parameter, {}).values()
+            same = [m for m in moments if torch.is_tensor(m) and m.shape == parameter.shape]
+            # As to fairseq's optimizers, writing into .data is no change of the version.
+            self.saved += [(x.data, x.data.clone()) for x in (parameter, *same)]
 
     def restore(self, *_: Any) -> None:
         """Put it back, after a step."""
-        for view, value in self.saved:
-            view.copy_(value)
+        for tensor, value in self.saved:
+            tensor.copy_(value)
         self.saved.clear()
 
 
 def hold_parameters(optimizer: FairseqOptimizer, model: nn.Module) -> None:
     """Let an optimizer hold what ``list_held_parameters`` of the model's modules return before each
-    step. Modules without it are left alone."""
+    step. Modules without it are left alone.
+
+    Raises:
+        ValueError: some are held, and the optimizer moves copies of them in float32.
+    """
     modules = [module for module in model.modules() if hasattr(module, "list_held_parameters")]
-    if not modules:
+    is_held = any(module.cfg.floater_refresh > 1 for module in modules)
+    if is_held and hasattr(optimizer, "fp32_params"):
+        raise ValueError("--floater-refresh above 1 cannot be given with --fp16; leave out one")
+    if not is_held:
         return
-    slots = find_slots(optimizer)
     for inner in list_optimizers(optimizer):
-        freezer = Freezer(modules, slots)
+        freezer = Freezer(modules)
         inner.register_step_pre_hook(freezer.save)
         inner.register_step_post_hook(freezer.restore)
 
@@ -74,32 +70,6 @@ def list_optimizers(optimizer: FairseqOptimizer) -> Iterator[torch.optim.Optimiz
     else:
         for part in parts.values():
             yield from list_optimizers(part)
-
-
-def find_slots(optimizer: FairseqOptimizer) -> dict[Tensor, Slot]:
-    """Return the slots of the parameters that the optimizer of ``--fp16`` copies to float32."""
-    copies = getattr(optimizer, "fp32_params", None)
-    if copies is None:
-        return {}
-    if isinstance(copies, list):  # --fp16-no-flatten-grads
-        pairs = zip(optimizer.fp16_params, copies, strict=True)
-        return {p: Slot(copy, slice(None)) for p, copy in pairs}
-    slots: dict[Tensor, Slot] = {}
-    ends = dict.fromkeys(copies, 0)
-    for p in optimizer.fp16_params:
-        device = p.device.index if p.device.index in copies else next(iter(copies))
-        start, ends[device] = ends[device], ends[device] + p.numel()
-        slots[p] = Slot(copies[device], slice(start, ends[device]))
-    return slots
-
-
-def list_views(inner: torch.optim.Optimizer, slot: Slot) -> Iterable[Tensor]:
-    """Return the entries of a parameter and of its moments, if the optimizer has it."""
-    if not any(p is slot.parameter for group in inner.param_groups for p in group["params"]):
-        return []
-    moments = inner.state.get(slot.parameter, {}).values()
-    same = [m for m in moments if torch.is_tensor(m) and m.shape == slot.parameter.shape]
-    return [slot.select(tensor) for tensor in (slot.parameter, *same)]
 
 
 def hold_in_trainer(build_optimizer: Callable) -> Callable:
