@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train sinusoids and rope_cross on synthetic English-German texts of at most 40 tokens, and test them on sentences, on
-# texts of that length, and on texts 4 and 16 times as long: rope_cross also with windows of tokens and alignment, which
-# are options of inference. Then fine-tune rope_cross on rows, sentences with the one before, which decides their
+# texts of that length, and on texts 4 and 16 times as long: rope_cross also with three rules of inference, windows of
+# tokens, the end and alignment. Then fine-tune rope_cross on rows, sentences with the one before, which decides their
 # pronouns. Prints two tables and plots the loss by position. The same command continues after an interruption.
 #
 #   [OUT=runs/quickstart] [UPDATES=N] recipes/quickstart.sh [--dry-run]
@@ -49,7 +49,7 @@ train() {  # train SYSTEM UPDATES OPTIONS...: it resumes from checkpoint_last.pt
 generate() {  # generate SYSTEM NAME DATA OPTIONS...: translations or scores of a test set in SYSTEM/NAME.txt
     local save=$OUT/$1 name=$2 data=$3; shift 3
     write "$save/$name.txt" fairseq-generate "$data" --user-dir "$USER_DIR" --path "$save/checkpoint_last.pt" \
-        --source-lang en --target-lang de --beam 4 --max-len-a 1.5 --max-len-b 10 --remove-bpe --num-workers 0 "$@"
+        --source-lang en --target-lang de --beam 1 --max-len-a 1.5 --max-len-b 10 --remove-bpe --num-workers 0 "$@"
 }
 
 judge_pronouns() {  # judge_pronouns SYSTEM NAME OPTIONS...: right pronouns in SYSTEM/NAME.json
@@ -76,11 +76,15 @@ score_references() {  # score_references SYSTEM NAME OPTIONS...: losses at 160 t
     generate "$system" "$name" "$DATA" "${stacks[@]}" --stack-min-tokens 160 --score-reference "$@"
 }
 
-windows=(--model-overrides "{'attention_window': 20, 'cross_attention_window': 20, 'alignment_gain': 0.1}")
+N_M="'attention_window': 20, 'cross_attention_window': 20"
+windows=(--model-overrides "{$N_M}")
+end=(--model-overrides "{$N_M, 'alignment_end': 10}")
+alignment=(--model-overrides "{$N_M, 'alignment_end': 10, 'alignment_gain': 0.1}")
 translate_lengths() {
     test_lengths sinpos ""
     test_lengths rope_cross ""
     test_lengths rope_cross windows. "${windows[@]}"
+    test_lengths rope_cross end. "${end[@]}"
 }
 
 fine_tune_rows() {  # from rope_cross; each sentence sees the one before
@@ -94,9 +98,10 @@ fine_tune_rows() {  # from rope_cross; each sentence sees the one before
 
 score_and_fine_tune() {
     fine_tune_rows
+    test_lengths rope_cross alignment. "${alignment[@]}"
     score_references sinpos loss
     score_references rope_cross loss
-    score_references rope_cross windows.loss "${windows[@]}"
+    score_references rope_cross alignment.loss "${alignment[@]}"
     judge_pronouns sinpos pronouns
     judge_pronouns rope_cross pronouns
 }
@@ -128,7 +133,7 @@ run_both translate_lengths score_and_fine_tune
 
 # 4. The tables and the figure.
 losses=(sinpos="$OUT/sinpos/loss.txt" rope_cross="$OUT/rope_cross/loss.txt"
-    "rope_cross, windows and alignment=$OUT/rope_cross/windows.loss.txt")
+    "rope_cross, all rules=$OUT/rope_cross/alignment.loss.txt")
 write "$OUT/loss_by_position.txt" cape-fairseq position-loss "${losses[@]}" --train-length 40 --plot "$OUT/loss_by_position.png"
 write "$OUT/report.txt" python "$ROOT/recipes/quickstart_table.py" "$OUT"
 run cat "$OUT/report.txt"

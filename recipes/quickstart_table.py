@@ -11,7 +11,9 @@ from cape_fairseq.evaluation.compare import measure
 SYSTEMS = {  # the files of its tests
     "sinpos": "sinpos/",
     "rope_cross": "rope_cross/",
-    "rope_cross, windows and alignment": "rope_cross/windows.",
+    "  windows": "rope_cross/windows.",
+    "  windows, end": "rope_cross/end.",
+    "  windows, end, alignment": "rope_cross/alignment.",
 }
 TESTS = {
     "sentences": "sentences",

@@ -1,6 +1,7 @@
 """``cape-fairseq export``: models for CTranslate2."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,36 +26,35 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float1
 IN_ATTENTION = ("rope", "relpos", "t5")  # what CTranslate2 has there
 
 
-def find_obstacle(model: nn.Module) -> str | None:
-    """Return a part of the model that CTranslate2 lacks, or None."""
+def list_obstacles(model: nn.Module) -> Iterator[str]:
+    """Yield the parts of the model that CTranslate2 lacks."""
     cfg, encoding = model.cfg, model.encoder.encoding
     if model.encoder.token_windows != TokenWindows():
-        return "windows of tokens (--attention-window), which are options of inference here"
+        yield "windows of tokens (--attention-window), which are options of inference here"
     if cfg.position_augmentation != "none":
-        return "--position-augmentation randpos"
+        yield "--position-augmentation randpos"
     if encoding.name in IN_ATTENTION and float(model.encoder.source_scale) != 1:
-        return "--source-scale other than 1 with this encoding"
+        yield "--source-scale other than 1 with this encoding"
     if encoding.name == "rope" and cfg.rope_scaling == "yarn":
-        return "--rope-scaling yarn, but ntk and linear"
+        yield "--rope-scaling yarn, but ntk and linear"
     if encoding.name not in IN_ATTENTION and not is_added_to_input(encoding):
-        return f"{encoding.name} of this form (docs/pretrained.md lists what it has)"
+        yield f"{encoding.name} of this form (docs/pretrained.md lists what it has)"
     if cfg.activation_fn not in find_activations():
-        return f"--activation-fn {cfg.activation_fn}"
+        yield f"--activation-fn {cfg.activation_fn}"
     if cfg.residual_init != "default":
-        return "ADMIN (--residual-init)"
+        yield "ADMIN (--residual-init)"
     if cfg.adaptive_softmax_cutoff:
-        return "adaptive softmax (--adaptive-softmax-cutoff)"
+        yield "adaptive softmax (--adaptive-softmax-cutoff)"
     if cfg.quant_noise.pq > 0:
-        return "quantization noise"
+        yield "quantization noise"
     if {cfg.decoder.input_dim, cfg.decoder.output_dim} != {cfg.decoder.embed_dim}:
-        return "projection to another width (--decoder-input-dim, --decoder-output-dim)"
+        yield "projection to another width (--decoder-input-dim, --decoder-output-dim)"
     if cfg.no_cross_attention:
-        return "--no-cross-attention"
+        yield "--no-cross-attention"
     if cfg.encoder_normalize_before != cfg.decoder_normalize_before:
-        return "layer norms before sub-layers on one side only (--encoder-normalize-before)"
+        yield "layer norms before sub-layers on one side only (--encoder-normalize-before)"
     if cfg.encoder_attention_heads != cfg.decoder_attention_heads:
-        return "other numbers of attention heads in encoder and decoder"
-    return None
+        yield "other numbers of attention heads in encoder and decoder"
 
 
 def write_model(spec: Any, task: Any, prefix: list[str], output: Path, quantization: str) -> None:
@@ -118,9 +118,9 @@ def main(argv: list[str]) -> None:
     model, task, _ = load_model(args.checkpoint, args.data)
     if not hasattr(model.encoder, "encoding"):
         raise UserError(f"{args.checkpoint} is fairseq's own model; use ct2-fairseq-converter")
-    obstacle = find_obstacle(model)
-    if obstacle is not None:
-        raise UserError(f"{args.checkpoint} cannot be exported: CTranslate2 has no {obstacle}")
+    obstacles = ", and no ".join(list_obstacles(model))
+    if obstacles:
+        raise UserError(f"{args.checkpoint} cannot be exported: CTranslate2 has no {obstacles}")
     limits = [side.base_encoding.max_length for side in (model.encoder, model.decoder)]
     length = min(args.max_positions, *limits)
     folders = (args.checkpoint.parent, Path(task.cfg.data))

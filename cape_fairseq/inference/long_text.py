@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import nn
@@ -12,10 +12,17 @@ from torch import nn
 from cape_fairseq.command_line import UserError, parse_count
 from cape_fairseq.models.config import WindowOptions
 from cape_fairseq.models.token_windows import TokenWindows, choose_reach, validate_windows
-from cape_fairseq.options import list_fields, validate
+from cape_fairseq.options import format_flag, list_fields, validate
 
 MAX_ATTENTION_WINDOW = 40  # by default
 MAX_GAIN = 0.1  # by default, where the look-ahead was measured
+DEFAULTS = {  # of :func:`choose_windows`, as the help says it
+    "attention_window": ("N", "the smaller of L / 2 and 40"),
+    "cross_attention_window": ("M", "the smaller of L / 2 and 20"),
+    "alignment_gain": ("G", "4 / L, at most 0.1, if O is known, or 0"),
+    "alignment_offset": ("O", "as measured in the last validation of the training"),
+    "alignment_end": ("E", "M / 2"),
+}
 
 
 @dataclass
@@ -98,8 +105,7 @@ def reject(options: LongTextOptions, reason: str) -> None:
     """Raise UserError if there are options for long texts."""
     for name, value in vars(options).items():
         if value is not None:
-            flag = name.replace("_", "-")
-            raise UserError(f"--{flag} has no effect on this model: {reason}")
+            raise UserError(f"{format_flag(name)} has no effect on this model: {reason}")
 
 
 def add_long_text_options(parser: argparse.ArgumentParser) -> None:
@@ -114,12 +120,8 @@ def add_long_text_options(parser: argparse.ArgumentParser) -> None:
         help="longer texts are translated in one pass (default: the checkpoint's, the length that "
         "99 %% of its training texts do not exceed)",
     )
-    helps = {
-        "--attention-window": (parse_count, "N", "smaller of L / 2 and 40"),
-        "--cross-attention-window": (parse_count, "M", "smaller of L / 2 and 20"),
-        "--alignment-gain": (float, "G", "4 / L, at most 0.1, if O is known, else 0"),
-        "--alignment-offset": (float, "O", "as measured in the last validation of the training"),
-        "--alignment-end": (float, "E", "M / 2"),
-    }
-    for flag, (kind, name, default) in helps.items():
-        add(flag, type=kind, metavar=name, help=f"as in training (default: {default})")
+    for item in list_fields(WindowOptions):
+        letter, default = DEFAULTS[item.name]
+        kind = float if float in get_args(item.type) else parse_count
+        help = f"as the model's option (default: the model's, else {default})"
+        add(format_flag(item.name), type=kind, metavar=letter, help=help)

@@ -157,3 +157,10 @@ def test_models_that_ctranslate2_cannot_run_are_rejected(system, options, tmp_pa
     checkpoint = save(system, tmp_path / "run", **options)
     assert main(["export", str(checkpoint), "--output", str(tmp_path / "x")]) == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_all_that_ctranslate2_lacks_is_said(tmp_path, capsys):
+    checkpoint = save("alibi", tmp_path / "run", activation_fn="tanh", no_cross_attention=True)
+    assert main(["export", str(checkpoint), "--output", str(tmp_path / "x")]) == 1
+    error = capsys.readouterr().err
+    assert all(name in error for name in ("alibi", "tanh", "--no-cross-attention"))

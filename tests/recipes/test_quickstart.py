@@ -24,7 +24,8 @@ def write_results(out: Path) -> None:
         folder.mkdir()
         for name in ("sentences", "within", "beyond", "beyond16", "alone", "context"):
             write_output(folder / f"{name}.txt", rows)
-            write_output(folder / f"windows.{name}.txt", rows)
+            for rules in ("windows", "end", "alignment"):
+                write_output(folder / f"{rules}.{name}.txt", rows)
         for name in ("pronouns", "alone-pronouns", "context-pronouns"):
             (folder / f"{name}.json").write_text(json.dumps(judged))
 
@@ -34,7 +35,7 @@ def test_tables_have_the_scores_of_all_outputs(tmp_path):
     output = run(sys.executable, RECIPES / "quickstart_table.py", tmp_path).stdout
     _, references, texts, _ = zip(*make_rows(1), strict=True)
     bleu = f" {corpus_bleu(texts, [references]).score:.2f} "
-    counts = {bleu: 3 * 4 + 4, "25 % (27 of 108)": 4}
+    counts = {bleu: 5 * 4 + 4, "25 % (27 of 108)": 4}
     assert {text: output.count(text) for text in counts} == counts
 
 
