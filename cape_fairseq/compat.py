@@ -5,10 +5,8 @@ import copy
 import functools
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +21,7 @@ from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 
 from cape_fairseq.optim.hold import hold_in_trainer
+from cape_fairseq.patches import Patch, find_scripts
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +40,7 @@ def allow_fairseq_checkpoints() -> None:
             np.ndarray,
             np.dtype,
             np.dtypes.Int64DType,
+            distributed_utils._TensorPlaceholder,  # of several processes
         ]
     )
 
@@ -265,29 +265,18 @@ def copy_completely(copy: Callable) -> Callable:
     return wrapped
 
 
-def install() -> None:
-    """Install all repairs, once."""
-    if getattr(data_utils.batch_by_size, "is_repaired", False):
-        return
-    allow_fairseq_checkpoints()
-    torch.serialization.add_safe_globals([distributed_utils._TensorPlaceholder])
-    distributed_utils.broadcast_object = broadcast_without_options(
-        distributed_utils.broadcast_object
-    )
-    data_utils.batch_by_size = keep_last_batch(data_utils.batch_by_size)
-    data_utils.batch_by_size.is_repaired = True
-    checkpoint_utils.save_checkpoint = save_every_interval(checkpoint_utils.save_checkpoint)
-    PathManager.copy = staticmethod(copy_completely(PathManager.copy))
-    Trainer.load_checkpoint = load_with_options(Trainer.load_checkpoint)
-    checkpoint_utils.load_model_ensemble_and_task = warn_of_unknown_overrides(
-        checkpoint_utils.load_model_ensemble_and_task
-    )
-    Trainer._prepare_sample = mark_dummy_batches(Trainer._prepare_sample)
-    Trainer._build_optimizer = hold_in_trainer(Trainer._build_optimizer)
-    EMA.__init__ = copy_integers(EMA.__init__)
-    EMA.restore = keep_versions(EMA.restore)
-    for name in ("fairseq_cli.validate", "__main__"):  # wherever fairseq-validate runs
-        module = sys.modules.get(name)
-        path = Path(getattr(module, "__file__", None) or "")
-        if path.parts[-2:] == ("fairseq_cli", "validate.py"):
-            module.main = reject_other_task(module.main)
+def list_patches() -> list[Patch]:
+    """List the repairs."""
+    return [
+        Patch(distributed_utils, "broadcast_object", broadcast_without_options),
+        Patch(data_utils, "batch_by_size", keep_last_batch),
+        Patch(checkpoint_utils, "save_checkpoint", save_every_interval),
+        Patch(checkpoint_utils, "load_model_ensemble_and_task", warn_of_unknown_overrides),
+        Patch(PathManager, "copy", copy_completely),
+        Patch(Trainer, "load_checkpoint", load_with_options),
+        Patch(Trainer, "_prepare_sample", mark_dummy_batches),
+        Patch(Trainer, "_build_optimizer", hold_in_trainer),
+        Patch(EMA, "__init__", copy_integers),
+        Patch(EMA, "restore", keep_versions),
+        *(Patch(script, "main", reject_other_task) for script in find_scripts("validate")),
+    ]

@@ -23,6 +23,8 @@ from fairseq.trainer import Trainer
 from torch import distributed
 from torch.multiprocessing import ProcessExitedException
 
+from cape_fairseq.patches import Patch, find_scripts
+
 logger = logging.getLogger(__name__)
 
 TERMINATED = 128 + signal.SIGTERM
@@ -125,13 +127,10 @@ def is_any_signalled(device: torch.device) -> bool:
     return bool(flag)
 
 
-def install() -> None:
-    """Wrap fairseq's functions, once, wherever fairseq-train runs."""
-    if hasattr(distributed_utils.call_main, "__wrapped__"):
-        return
-    distributed_utils.call_main = forward_signal(distributed_utils.call_main)
-    for name in ("fairseq_cli.train", "__main__", "__mp_main__"):
-        module = sys.modules.get(name)
-        if hasattr(module, "validate_and_save"):
-            module.validate_and_save = stop_when_signalled(module.validate_and_save)
-            module.train = catch_sigterm(module.train)
+def list_patches() -> list[Patch]:
+    """List what lets a training end so, wherever fairseq-train runs."""
+    patches = [Patch(distributed_utils, "call_main", forward_signal)]
+    for script in find_scripts("train"):
+        patches.append(Patch(script, "validate_and_save", stop_when_signalled))
+        patches.append(Patch(script, "train", catch_sigterm))
+    return patches

@@ -1,10 +1,11 @@
 """Repairs of fairseq and fairseq's less-travelled options, by its commands."""
 
 import contextlib
+import functools
 import re
 import sys
 from argparse import Namespace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -12,19 +13,10 @@ from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.models import build_model
 
-from cape_fairseq import compat
 from cape_fairseq.compat import reject_other_task
 from cape_fairseq.inference.checkpoints import build_checkpoint
-from tests.support import (
-    SMALL,
-    SmallTask,
-    build,
-    build_stock,
-    fairseq,
-    make_batch,
-    run_forked,
-    train,
-)
+from cape_fairseq.patches import Patch, find_scripts, install
+from tests.support import SMALL, SmallTask, build, build_stock, fairseq, make_batch, train
 
 SOURCE, TARGET = make_batch([7, 5], left=True), make_batch([6, 6], begin=True)
 ARCH = "sinpos_transformer_tiny"
@@ -121,13 +113,24 @@ def test_a_script_of_the_user_is_left_alone(tmp_path, monkeypatch):
     script.__file__ = str(tmp_path / "validate.py")
     monkeypatch.setitem(sys.modules, "__main__", script)
 
-    def install(_: int) -> str:  # in a process of its own, since it is done once
-        compat.data_utils.batch_by_size.is_repaired = False
-        compat.install()
-        return "done"
+    assert script not in find_scripts("validate")
+    script.__file__ = str(tmp_path / "fairseq_cli" / "validate.py")
+    assert script in find_scripts("validate")
 
-    assert run_forked(1, install) == ["done"]
-    assert not hasattr(script, "main")
+
+def test_patches_are_installed_once():
+    """Also among others of the same function."""
+    owner = SimpleNamespace(name=lambda: 1)
+
+    def add(function):
+        return functools.wraps(function)(lambda: function() + 1)
+
+    def double(function):
+        return functools.wraps(function)(lambda: 2 * function())
+
+    for _ in range(2):
+        install([Patch(owner, "name", add), Patch(owner, "name", double)])
+    assert owner.name() == 4
 
 
 @pytest.mark.parametrize("more", [(), ("--score-reference",)])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from cape_fairseq.models.decoding_state import KeyCache
 from cape_fairseq.models.token_windows import follows_alignment
 from cape_fairseq.modules.attention import KEY_CACHE
+from cape_fairseq.patches import Patch
 
 
 class StepwiseModel(nn.Module):
@@ -55,6 +56,4 @@ def score_in_steps(generate: Callable) -> Callable:
     return wrapped
 
 
-def install() -> None:
-    """Let fairseq's scorer run such models in steps."""
-    SequenceScorer.generate = score_in_steps(SequenceScorer.generate)
+PATCHES = [Patch(SequenceScorer, "generate", score_in_steps)]

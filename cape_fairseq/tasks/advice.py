@@ -9,6 +9,8 @@ import numpy as np
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
+from cape_fairseq.patches import Patch
+
 logger = logging.getLogger(__name__)
 
 LONG_SHIFT = 10  # times the mean length of a text
@@ -67,6 +69,4 @@ def describe_shifts(trainer: Trainer) -> None:
         )
 
 
-def install() -> None:
-    """Let every training give advice."""
-    checkpoint_utils.load_checkpoint = give_advice(checkpoint_utils.load_checkpoint)
+PATCHES = [Patch(checkpoint_utils, "load_checkpoint", give_advice)]
