@@ -7,7 +7,7 @@ translates raw text.
 
 from typing import Any
 
-__version__ = "1.2.0.dev0"
+__version__ = "1.2.0"
 
 
 def load(checkpoint: Any, **options: Any) -> Any:
