@@ -61,13 +61,14 @@ fine_tune "$SENTENCES-rows" "CONTEXT=$CONTEXT" "${rows[@]}"
 # 3. The test set: sentences alone, and after the sentences before them.
 translate() {  # translate SAVE NAME OPTIONS...: in SAVE/NAME.txt
     local save=$1 name=$2; shift 2
-    write "$save/$name.txt" fairseq-generate "$DATA" --user-dir "$USER_DIR" --path "$save/checkpoint_best.pt" --source-lang "$SRC" \
-        --target-lang "$TGT" --beam 4 "${REMOVE_BPE[@]}" "${DETOKENIZE[@]}" --num-workers 0 "$@"
+    write "$save/$name.txt" "${generate[@]}" --path "$save/checkpoint_best.pt" "$@"
 }
-translate "$SENTENCES" sentences
+generate=(fairseq-generate "$DATA" --user-dir "$USER_DIR" --source-lang "$SRC" --target-lang "$TGT" --beam 4 "${REMOVE_BPE[@]}"
+    "${DETOKENIZE[@]}" --num-workers 0)
+write "$SENTENCES-sentences/before.txt" "${generate[@]}" --path "$SENTENCES/checkpoint_best.pt"  # removed with those of an earlier training
 translate "$SENTENCES-sentences" sentences
 translate "$SENTENCES-rows" sentences
 translate "$SENTENCES-rows" rows "${rows[@]}"
-run cape-fairseq compare --language "$TGT" "sentences=$SENTENCES/sentences.txt" "as long=$SENTENCES-sentences/sentences.txt" \
+run cape-fairseq compare --language "$TGT" "sentences=$SENTENCES-sentences/before.txt" "as long=$SENTENCES-sentences/sentences.txt" \
     "rows, alone=$SENTENCES-rows/sentences.txt" "rows, with context=$SENTENCES-rows/rows.txt"
 [ -n "$DRY_RUN" ] || echo "model: $SENTENCES-rows/checkpoint_best.pt"

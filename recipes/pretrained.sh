@@ -152,7 +152,7 @@ segment_side() {  # segment_side SPLIT SIDE LANG NAME: TEXT/SPLIT.LANG in OUT/bp
     write "$OUT/tok/$1.$4" clean_text < "$TEXT/$1.$3"
     write "$OUT/tok/$1.pieces.$4" cut_words "$2" "$3" < "$OUT/tok/$1.$4"
     same_lines "$TEXT/$1.$3" "$OUT/tok/$1.pieces.$4"
-    write "$OUT/bpe/$1.$4" sed "s/^/${code:+$code }/" "$OUT/tok/$1.pieces.$4"
+    write "$OUT/bpe/$1.$4" sed "/./s/^/${code:+$code }/" "$OUT/tok/$1.pieces.$4"
 }
 for split in train valid; do
     segment_side "$split" source "$SRC" "$MODEL_SRC"

@@ -121,11 +121,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="comma",
         help="between sentences (default: comma, CAPE's)",
     )
-    add(
-        "--separator",
-        help="token of --junction separator and of swap (default: <sep>, SHAPE's; documents need "
-        "<s>)",
-    )
+    add("--separator", help="token of --junction separator and of swap (default: <sep>, SHAPE's)")
     add(
         "--edges",
         type=parse_edges,

@@ -22,7 +22,6 @@ from cape_fairseq.command_line import (
     format_table,
     parse_count,
     parse_files,
-    parse_number,
     write_results,
 )
 from cape_fairseq.data.prefixes import drop_prefix, index_prefix, read_prefixes
@@ -215,7 +214,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--subset", default="test", help="subset of the data (default: test)")
     parser.add_argument(
         "--context",
-        type=parse_number,
+        type=parse_count,
         metavar="N",
         help="earlier sentences (default: as in training)",
     )

@@ -113,14 +113,13 @@ def borrow_context(items: Sequence[Item], context: int) -> list[Item]:
 
 
 def measure(
-    translator: Translator, items: Sequence[Item], context: int | None, normalize: bool
+    translator: Translator, items: Sequence[Item], context: int, normalize: bool
 ) -> dict[str, Any]:
     """Measure the share of items whose right translation scores above all wrong ones.
 
     A score is the sum of log-probabilities of the last sentence with its EOS, or their mean with
-    ``normalize``. ``context`` is the number of earlier source sentences (default: as in training).
+    ``normalize``. ``context`` is the number of earlier source sentences.
     """
-    context = translator.choose_context(context)
     pairs = []
     for item in items:
         row = translator.build_rows(item.source, context)[-1]
@@ -161,11 +160,12 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     items = read_items(args.source, args.target, args.tokenizer)
     translator = Translator(**{name: getattr(args, name) for name in LOADING})
+    context = translator.choose_context(args.context)
     if args.wrong_context:
-        items = borrow_context(items, translator.choose_context(args.context))
+        items = borrow_context(items, context)
     if any(item.earlier for item in items):
         logger.warning("earlier target sentences are not used: the model sees earlier sources")
-    result = measure(translator, items, args.context, args.normalize)
+    result = measure(translator, items, context, args.normalize)
     text = (
         f"{result['right']} of {result['items']} items right: {100 * result['accuracy']:.1f} ± "
         f"{100 * result['interval']:.1f} % (95 %; chance {100 * result['chance']:.1f} %)"

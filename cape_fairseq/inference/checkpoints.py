@@ -19,7 +19,7 @@ from torch import Tensor
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
 from cape_fairseq.command_line import UserError
-from cape_fairseq.models.checkpoint import IDENTITIES, read_training_length
+from cape_fairseq.models.checkpoint import IDENTITIES, read_longest, read_training_length
 
 LONGEST_STACK = 400  # tokens, by default
 
@@ -120,10 +120,10 @@ def find_train_length(path: Path) -> int:
 
 
 def find_longest(path: str) -> int:
-    """Return the tokens of the longest stack to fine-tune a model on: its training length, or the
-    tokens that it can have, at most 400."""
+    """Return the tokens of the longest stack to fine-tune a model on: those of its training, or
+    those that it can have, at most 400."""
     state = read_checkpoint(Path(path))
-    stored = read_training_length(state["model"])
+    stored = read_longest(state["model"])
     limit = stored or int(getattr(get_options(state)[0], "max_source_positions", None) or 1024)
     return min(limit - 1, LONGEST_STACK)  # without EOS
 

@@ -38,11 +38,12 @@ class LongText(NamedTuple):
     training_length: int  # tokens, with EOS; 0 if unknown
     options: WindowOptions | None = None  # of one pass; None for a model that does not have it
     advice: str = ""  # where a text is cut
-    longest: int = 0  # tokens of the longest text of training, for a model that does not have it
+    longest: int = 0  # tokens of the longest row of training; 0 if unknown
 
     @classmethod
-    def of(cls, model: nn.Module, given: LongTextOptions) -> LongText:
-        """Return what a model does with long texts.
+    def of(cls, model: nn.Module, given: LongTextOptions, has_context: bool = False) -> LongText:
+        """Return what a model does with long texts; one that was trained with context has no
+        single pass.
 
         Raises:
             UserError: an option is not allowed, or the model cannot have it.
@@ -50,10 +51,14 @@ class LongText(NamedTuple):
         lengths = getattr(model.encoder, "training_lengths", None)
         stored = 0 if lengths is None else int(lengths.find_training_length())
         length = given.training_length or stored
+        longest = 0 if lengths is None else int(lengths.longest)
         encoding = getattr(model.encoder, "base_encoding", None)
         if not getattr(encoding, "rotates_cross_attention", False):
             reject(given, "its encoding does not rotate cross-attention, as rope_cross does")
-            return cls(length, longest=0 if lengths is None else int(lengths.longest))
+            return cls(length, longest=longest)
+        if has_context:
+            reject(given, "it was trained with --source-context")
+            return cls(length, longest=longest)
         if not length:
             reject(given, "its checkpoint stores no training length; give --training-length, too")
             return cls(0, advice="; --training-length L translates it in one pass")
@@ -63,7 +68,7 @@ class LongText(NamedTuple):
             validate_windows(options, rotates_cross_attention=True)
         except ValueError as error:
             raise UserError(str(error)) from None
-        return cls(length, options)
+        return cls(length, options, longest=longest)
 
     @property
     def windows(self) -> TokenWindows:

@@ -71,10 +71,11 @@ class Translator:
     ) -> None:
         path = Path(checkpoint)
         model, task, self.context = load_model(path, data)
-        self.long_text, self.long_texts = LongText.of(model, LongTextOptions(**long_text)), 0
-        self.has_warned = False
-        length, most = self.long_text.training_length, model.encoder.max_positions()
-        self.row_limit = min(length or UNLIMITED, most)
+        given = LongTextOptions(**long_text)
+        self.long_text = LongText.of(model, given, has_context=self.context > 0)
+        self.long_texts, self.has_warned = 0, False
+        most = model.encoder.max_positions()
+        self.row_limit = min(self.long_text.longest or UNLIMITED, most)
         source_lang, target_lang = task.cfg.source_lang, task.cfg.target_lang
         self.joiner = find_joiner(target_lang)
         folders = (path.parent, Path(task.cfg.data))
@@ -190,8 +191,8 @@ class Translator:
         """Warn once of sentences beyond the longest text of training, which the model cannot
         translate in one pass."""
         longest = self.long_text.longest
-        count = sum(len(text) > longest for text in texts) if longest else 0
-        if count and not self.has_warned:
+        count = sum(len(text) > longest for text in texts)
+        if count and longest and self.long_text.options is None and not self.has_warned:
             self.has_warned = True
             logger.warning(
                 "%d sentences have more subwords than any text of training (%d), and this model "

@@ -143,10 +143,15 @@ class Identity(NamedTuple):
         return {name: (own, its) for name, (own, its) in pairs.items() if own != its}
 
 
+def read_longest(state: State) -> int:
+    """Return the length of the longest training text that a checkpoint's state stores, or 0."""
+    return int(state.get(LONGEST, state.get(FORMER_LONGEST, 0)))
+
+
 def read_training_length(state: State) -> int:
     """Return the training length that a checkpoint's state stores, or 0."""
-    longest = state.get(LONGEST, state.get(FORMER_LONGEST, torch.tensor(0)))
-    return int(find_training_length(state.get(LENGTH_COUNTS, torch.zeros(1)), longest))
+    counts = state.get(LENGTH_COUNTS, torch.zeros(1))
+    return int(find_training_length(counts, torch.tensor(read_longest(state))))
 
 
 def read_dimensions(options: Any) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class SourceAttention:
     last validation of a training, and their number.
     """
 
+    measures_offset = True  # not of rows, whose text begins after its context
     is_in_training = False  # this process trains the model
     is_new_validation = True
 
@@ -104,6 +105,7 @@ class SourceAttention:
         measured."""
         is_parallel = step.cache is None and not torch.is_grad_enabled()
         is_validation = self.is_in_training and is_parallel and not self.training
+        is_validation = is_validation and self.measures_offset
         is_rotated = self.base_encoding.rotates_cross_attention and not self.cfg.no_cross_attention
         return is_validation and is_rotated
 

@@ -53,7 +53,9 @@ def hold_parameters(optimizer: FairseqOptimizer, model: nn.Module) -> None:
     modules = [module for module in model.modules() if hasattr(module, "list_held_parameters")]
     is_held = any(module.cfg.floater_refresh > 1 for module in modules)
     if is_held and hasattr(optimizer, "fp32_params"):
-        raise ValueError("--floater-refresh above 1 cannot be given with --fp16; leave out one")
+        raise ValueError(
+            "--floater-refresh above 1 cannot be given with --fp16 or bf16; use float32"
+        )
     if not is_held:
         return
     for inner in list_optimizers(optimizer):

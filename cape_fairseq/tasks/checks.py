@@ -5,10 +5,28 @@ import logging
 from pathlib import Path
 
 from fairseq.data import Dictionary
+from torch import nn
 
+from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.tasks.stacked_dataset import Rows
 
 logger = logging.getLogger(__name__)
+
+
+def check_rules(model: nn.Module) -> None:
+    """Check that a model of rows has no rule for long texts that counts the target from the first
+    source token, where the context begins, and let validation measure no offset of them.
+
+    Raises:
+        ValueError: it has one.
+    """
+    windows = getattr(model.decoder, "token_windows", TokenWindows())
+    if windows != TokenWindows(attention=windows.attention):
+        raise ValueError(
+            "--cross-attention-window, --alignment-gain and --alignment-end are for texts without "
+            "context; leave them out, or --source-context"
+        )
+    model.decoder.measures_offset = False
 
 
 def check_lengths(split: str, rows: Rows, limit: int) -> None:

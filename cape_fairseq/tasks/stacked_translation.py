@@ -24,6 +24,7 @@ from cape_fairseq.options import format_flag, option, require, validate
 from cape_fairseq.positions.base import UNLIMITED
 from cape_fairseq.tasks.checks import (
     check_lengths,
+    check_rules,
     warn_of_one_document,
     warn_of_single_pairs,
     warn_of_subwords,
@@ -118,9 +119,16 @@ class StackedTranslationTask(TranslationTask):
             require(not cfg.stack_keep_rest, "stack_keep_rest", "set", expected)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build a model, and remember how many source tokens it takes."""
+        """Build a model, and remember how many source tokens it takes.
+
+        Raises:
+            ValueError: a row has context, and the model has rules that take the source's first
+                token for that of the text.
+        """
         model = super().build_model(cfg, from_checkpoint)
         self.source_limit = min(self.source_limit, model.max_positions()[0])
+        if self.cfg.source_context:
+            check_rules(model)
         return model
 
     def load_dataset(

@@ -25,20 +25,22 @@ class LimitedEnsemble(EnsembleModel):
         super().__init__(models)
         self.eos, self.pad, self.report = generator.eos, generator.pad, generator.report
         self.mark, self.limit_lengths = generator.tgt_dict.bos(), generator.limit_lengths
+        self.shortest = 0  # of longest lengths: a prefix and a word, which fills the beam
         # Of the outputs of the rows, without EOS, int64 [B x beam, 1].
         self.longest = torch.empty(0)
 
     def forward_encoder(self, net_input: dict[str, Tensor]) -> Any:
         lengths = measure_texts(net_input["src_tokens"], self.pad, self.mark)
-        self.longest = self.limit_lengths(lengths).unsqueeze(1)
+        self.longest = self.limit_lengths(lengths).clamp(min=self.shortest).unsqueeze(1)
         return super().forward_encoder(net_input)
 
     def forward_decoder(
         self, tokens: Tensor, encoder_outs: list[Any], states: list[Any], *args: Any
     ) -> tuple[Tensor, Tensor | None]:
         if tokens.size(1) == 1:  # the first step; the rule of the end is applied below
-            for state in states:
-                state[KEY_CACHE] = KeyCache(delays_end=False)
+            for model, state in zip(self.models, states, strict=True):
+                if hasattr(getattr(model, "decoder", None), "token_windows"):
+                    state[KEY_CACHE] = KeyCache(delays_end=False)
         scores, attention = super().forward_decoder(tokens, encoder_outs, states, *args)
         must_end = self.longest < tokens.size(1)
         is_other = torch.arange(scores.size(1), device=scores.device) != self.eos
@@ -49,7 +51,7 @@ class LimitedEnsemble(EnsembleModel):
     def delay_end(self, scores: Tensor, states: list[Any], must_end: Tensor) -> Tensor:
         """Lower the log-probability of EOS where a model's rule of the end says so, [B x beam, V].
         The decoder would lower a score before the softmax, so that the others rose."""
-        found = [state[KEY_CACHE].is_early for state in states if state]
+        found = [state[KEY_CACHE].is_early for state in states if KEY_CACHE in state]
         early = [is_early for is_early in found if is_early is not None]
         if not early:
             return scores
@@ -80,6 +82,12 @@ class TextGenerator(SequenceGenerator):
         super().__init__(models, dictionary, **kwargs)
         self.report = report or (lambda count: None)
         self.model = LimitedEnsemble(models, self)
+
+    def _generate(
+        self, sample: dict[str, Any], prefix_tokens: Tensor | None = None, *args: Any, **kwargs: Any
+    ) -> list[list[dict[str, Any]]]:
+        self.model.shortest = 0 if prefix_tokens is None else prefix_tokens.size(1) + 1
+        return super()._generate(sample, prefix_tokens, *args, **kwargs)
 
     def limit_lengths(self, lengths: Tensor) -> Tensor:
         """Return the longest output for texts of these lengths, as fairseq does alone."""

@@ -176,7 +176,8 @@ def test_position_loss_knows_the_longest_training_target(
     state = torch.load(row_checkpoint, weights_only=True)
     stored = find_train_length(row_checkpoint)
     assert 2 < stored <= int(state["model"]["encoder.training_lengths.longest"]) <= 300
-    assert find_longest(str(row_checkpoint)) == stored - 1
+    longest = int(state["model"]["encoder.training_lengths.longest"])
+    assert find_longest(str(row_checkpoint)) == longest - 1
     output = write_output(tmp_path / "out", make_rows(1), True)
     arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0

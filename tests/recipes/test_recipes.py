@@ -117,9 +117,13 @@ def test_a_sentence_model_with_more_updates_trains_rows_anew(tmp_path):
     (tmp_path / "train.documents").write_text("1\n1\n")
     variables = {"TEXT": str(tmp_path), "OUT": f"{tmp_path}/out"}
     path = replace_programs(tmp_path / "bin")
+    first = tmp_path / "out" / "rope_cross_transformer_tiny-sentences" / "before.txt"
+    times = []
     for updates in (10, 10, 20):
         result = run_recipe("documents", path, UPDATES=str(updates), **variables)
         assert result.returncode == 0, result.stderr
+        times.append(first.stat().st_mtime_ns)
+    assert times[0] == times[1] < times[2]
     names = ("", "-sentences", "-rows")
     folders = [tmp_path / "out" / f"rope_cross_transformer_tiny{name}" for name in names]
     trainings = [(folder / "trainings").read_text().split() for folder in folders]

@@ -1,5 +1,6 @@
 """Rows: sources with the sentences before them, against a slow rewrite."""
 
+from argparse import Namespace
 from itertools import chain
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from cape_fairseq.data.rows import measure_texts
-from tests.support import PAD, SmallTask, build, fairseq, make_batch
+from cape_fairseq.inference.long_text import LongText, LongTextOptions
+from tests.support import PAD, SMALL, SmallTask, build, fairseq, make_batch
 from tests.tasks.support import make_task
 
 BOS, EOS = 0, 2
@@ -163,3 +165,45 @@ def test_outputs_are_limited_by_the_text(data_bin):
     net_input = {"src_tokens": row, "src_lengths": torch.tensor([12])}
     (found,) = generator.generate([model], {"net_input": net_input})
     assert len(found[0]["tokens"]) == 4 + 2 + 1  # the text, max_len_b, EOS
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"cross_attention_window": 5},
+        {"alignment_end": 5.0},
+        {"alignment_gain": 0.1, "attention_window": 5},
+    ],
+)
+def test_rules_that_count_from_the_first_source_token_are_errors(data_bin, rules):
+    """They would take the context for the beginning of the text."""
+    options = Namespace(arch="rope_cross_transformer_tiny", **SMALL, **rules)
+    task = make_task(data_bin, source_context=1)
+    with pytest.raises(ValueError, match="--source-context"):
+        task.build_model(options)
+    model = make_task(data_bin).build_model(options)
+    assert model.decoder.measures_offset
+    options = Namespace(arch="rope_cross_transformer_tiny", **SMALL, attention_window=5)
+    model = make_task(data_bin, source_context=1).build_model(options)
+    assert not model.decoder.measures_offset
+    model.encoder.training_lengths.longest.fill_(50)
+    assert LongText.of(model, LongTextOptions()).options is not None
+    assert LongText.of(model, LongTextOptions(), has_context=True).options is None
+
+
+def test_other_models_and_long_prefixes_are_searched(data_bin):
+    """fairseq's LSTM takes a state that has anything for one of its own; a prefix may be longer
+    than what a text allows."""
+    task = make_task(data_bin)
+    options = Namespace(arch="lstm_wiseman_iwslt_de_en", criterion="cross_entropy")
+    for name in ("encoder", "decoder"):
+        setattr(options, f"{name}_embed_path", None)
+    model = task.build_model(options).eval()
+    args = Namespace(beam=2, max_len_a=1, max_len_b=0, sampling=False)
+    generator = task.build_generator([model], args)
+    source = make_batch([12, 3], left=True)
+    net_input = {"src_tokens": source, "src_lengths": torch.tensor([12, 3])}
+    prefix = torch.tensor([[7, 8, 9, 10, 11]] * 2)
+    found = generator.generate([model], {"net_input": net_input}, prefix_tokens=prefix)
+    for hypotheses in found:
+        assert hypotheses[0]["tokens"][:5].tolist() == prefix[0].tolist()
