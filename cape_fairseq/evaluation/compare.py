@@ -85,8 +85,16 @@ def measure(
     return {
         "signature": format_signature(language, tokenize),
         "systems": systems,
-        "other_references": [n for n, own in references.items() if own != references[base]],
+        "other_references": find_others(references, base),
+        "other_words": find_others(
+            {n: [line.replace(" ", "") for line in own] for n, own in references.items()}, base
+        ),
     }
+
+
+def find_others(references: dict[str, list[str]], base: str) -> list[str]:
+    """Return the systems whose references differ from those of the first."""
+    return [name for name, own in references.items() if own != references[base]]
 
 
 def find_reference_sentences(
@@ -169,5 +177,6 @@ def main(argv: list[str]) -> None:
     if result["other_references"]:
         names = [next(iter(result["systems"])), *result["other_references"]]
         counts = [f"{name} ({result['systems'][name]['texts']} texts)" for name in names]
-        print(f"The references of these systems differ: {', '.join(counts)}\n")
+        where = "" if result["other_words"] else ", in white space only"
+        print(f"The references of these systems differ{where}: {', '.join(counts)}\n")
     write_results(args, format_result(result), result)

@@ -171,7 +171,8 @@ def test_compare_says_where_references_differ(tmp_path, capsys):
         output = tmp_path / "out.json"
         files = [f"{name}={tmp_path / name}" for name in names]
         assert main(["compare", *files, "--json", str(output)]) == 0
-        assert json.loads(output.read_text())["other_references"] == others
+        found = json.loads(output.read_text())
+        assert found["other_references"] == found["other_words"] == others
         assert ("(2 texts)" in capsys.readouterr().out) == bool(others)
 
 
