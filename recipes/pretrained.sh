@@ -12,9 +12,9 @@
 #   documents    rope_cross on sentences with up to CONTEXT (default: 1) sentences of their document before them;
 #                cape-fairseq translate runs it
 #   long         rope_cross on sentences and stacks of at most LONGEST tokens (default: 400, or the longest text of the
-#                model's training, if its checkpoint stores a shorter one); cape-fairseq translate then takes texts of
-#                any length in one pass. Compared on
-#                the documents of TEXT (test.documents), or on LONG.SRC and LONG.TGT, a text a line
+#                model's training, if its checkpoint stores a shorter one); cape-fairseq translate then takes longer texts
+#                in one pass. Compared on the documents of TEXT (test.documents), or on LONG.SRC and LONG.TGT, a text a
+#                line
 # Also LR, UPDATES and SEED. The same command continues after an interruption. Messages of fairseq are in the *.log
 # files of OUT; VERBOSE=1 shows them, too.
 set -euo pipefail
