@@ -82,13 +82,12 @@ def measure(
     for name, seeds in scores.items():
         difference = None if name == base else compare_seeds(seeds, scores[base])
         systems[name]["bleu_difference"] = difference
+    joined_words = {n: [r.replace(" ", "") for r in own] for n, own in references.items()}
     return {
         "signature": format_signature(language, tokenize),
         "systems": systems,
         "other_references": find_others(references, base),
-        "other_words": find_others(
-            {n: [line.replace(" ", "") for line in own] for n, own in references.items()}, base
-        ),
+        "other_words": find_others(joined_words, base),
     }
 
 

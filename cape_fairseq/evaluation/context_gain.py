@@ -223,6 +223,11 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     files = parse_files(args.files)
     result = measure(files, args.data, args.subset, args.context, args.limit, args.word)
+    write_results(args, format_gains(result), result)
+
+
+def format_gains(result: dict[str, Any]) -> str:
+    """Return the table of the gains of all systems, and what was left out."""
     rows = [
         [
             name,
@@ -248,4 +253,4 @@ def main(argv: list[str]) -> None:
         for name, seeds in result["systems"].items()
         if seeds[0]["left_out"]
     ]
-    write_results(args, "\n".join(lines), result)
+    return "\n".join(lines)

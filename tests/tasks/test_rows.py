@@ -9,8 +9,8 @@ import torch
 
 from cape_fairseq.data.rows import measure_texts
 from cape_fairseq.inference.long_text import LongText, LongTextOptions
-from tests.support import PAD, SMALL, SmallTask, build, fairseq, make_batch
-from tests.tasks.support import make_task
+from tests.support import PAD, SMALL, SmallTask, build, make_batch
+from tests.tasks.support import binarize_test, make_task
 
 BOS, EOS = 0, 2
 
@@ -121,12 +121,7 @@ def test_empty_lines_are_no_context(data_bin, tmp_path):
         "en": "the man\na girl\n\nthe egg\na book\n",
         "de": "der Mann\nein Mädchen\n\ndas Ei\nein Buch\n",
     }
-    for language, lines in text.items():
-        (tmp_path / f"test.{language}").write_text(lines, encoding="utf-8")
-    languages = ("--source-lang", "en", "--target-lang", "de")
-    dictionary = ("--srcdict", data_bin / "dict.en.txt", "--joined-dictionary")
-    folders = ("--testpref", tmp_path / "test", "--destdir", tmp_path / "bin")
-    fairseq("preprocess", *languages, *dictionary, *folders)
+    binarize_test(text, data_bin, tmp_path)
     _, rows = load(tmp_path / "bin", "test", source_context=2)
     assert [list(context) for context in rows.rows.contexts] == [[], [0], [], [3]]
     (tmp_path / "bin" / "test.documents").write_text("a\n" * 5)

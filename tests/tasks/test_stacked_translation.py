@@ -12,8 +12,8 @@ from fairseq.tasks.translation import TranslationTask
 
 from cape_fairseq.data.stacking import edit_sentence
 from cape_fairseq.tasks.stacked_dataset import JunctionEditor
-from tests.support import fairseq, train
-from tests.tasks.support import make_task
+from tests.support import train
+from tests.tasks.support import binarize_test, make_task
 
 EOS = 2
 
@@ -198,12 +198,7 @@ class TestDocuments:
 
     def test_empty_lines_divide_documents(self, data_bin, tmp_path):
         text = {"en": "the man\na girl\n\nthe egg\n", "de": "der Mann\nein Mädchen\n\ndas Ei\n"}
-        for language, lines in text.items():
-            (tmp_path / f"test.{language}").write_text(lines, encoding="utf-8")
-        languages = ("--source-lang", "en", "--target-lang", "de")
-        dictionary = ("--srcdict", data_bin / "dict.en.txt", "--joined-dictionary")
-        folders = ("--testpref", tmp_path / "test", "--destdir", tmp_path / "bin")
-        fairseq("preprocess", *languages, *dictionary, *folders)
+        binarize_test(text, data_bin, tmp_path)
         options = {"stack_min_tokens": 100, "stack_keep_rest": True}
         dataset = load(make_task(tmp_path / "bin", **options))
         assert [list(group) for group in dataset.rows.texts] == [[0, 1], [3]]
