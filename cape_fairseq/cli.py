@@ -39,10 +39,6 @@ GROUPS = {
         "export": ("inference.export", "export to CTranslate2"),
     },
 }
-SIZES = (
-    "{,_tiny,_iwslt_de_en,_wmt_en_de,_wmt_en_de_18l,_wmt_en_de_big,_wmt_en_de_big_t2t,"
-    "_vaswani_wmt_en_de_big,_vaswani_wmt_en_fr_big}"
-)
 ENCODINGS_EXAMPLES = """
   cape-fairseq encodings
   cape-fairseq encodings cape floater
@@ -65,6 +61,7 @@ def format_help() -> str:
 
 def describe_encoding(name: str) -> str:
     """Describe an encoding with its options."""
+    from cape_fairseq.models.architectures import SIZES
     from cape_fairseq.options import list_fields
     from cape_fairseq.positions import ENCODINGS
 
@@ -74,7 +71,7 @@ def describe_encoding(name: str) -> str:
     lines = [
         f"{name}: {cls.description}",
         f"  paper: {cls.paper or '-'}",
-        f"  architecture: {name}_transformer{SIZES}",
+        f"  architecture: {name}_transformer{{{','.join(SIZES)}}}",
         f"  --source-scale {cls.default_source_scale} --source-bos {cls.default_source_bos}",
     ]
     return "\n".join([*lines, *map(describe_option, list_fields(cls.config))])

@@ -1,1 +1,2 @@
-"""Stacks of sentences, the papers' derived data sets, and a synthetic corpus."""
+"""Training text: stacks of sentences and rows, derived and synthetic data, cleaning, quotes and
+language codes."""

@@ -1,1 +1,1 @@
-"""Attention, layers and their initialization."""
+"""Attention and its plan, kernels, windows and masks, layers, dropout and ADMIN."""

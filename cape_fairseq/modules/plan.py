@@ -41,7 +41,8 @@ class LayerBiases(NamedTuple):
 
 
 class AttentionPlan(NamedTuple):
-    """The plan of self-attention or cross-attention, equal in all layers but for the biases."""
+    """The plan of self-attention or cross-attention. Layers share all of it but :attr:`biases` and
+    :attr:`need_weights`, which :meth:`SidePlan.select` fills in."""
 
     blocks: Sequence[Block] = (Block(),)
     causal: bool = False  # without a mask, later keys are hidden in the parallel pass

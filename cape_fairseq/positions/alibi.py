@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
+from cape_fairseq.positions.base import RelativeEncoding, Side, compute_distance, register_encoding
 
 
 @register_encoding("alibi")
@@ -25,11 +25,6 @@ class ALiBi(RelativeEncoding):
     def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         distance = compute_distance(q_positions, k_positions).abs().unsqueeze(1)
         return distance * -self.slopes.float()[:, None, None]
-
-
-def compute_distance(q_positions: Tensor, k_positions: Tensor) -> Tensor:
-    """Return query position - key position: [B, T] and [B, S] -> [B, T, S]."""
-    return q_positions.unsqueeze(2) - k_positions.unsqueeze(1)
 
 
 def compute_slopes(heads: int) -> Tensor:

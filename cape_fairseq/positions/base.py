@@ -170,6 +170,11 @@ class RelativeEncoding(PositionEncoding):
         return positions if is_augmented else columns
 
 
+def compute_distance(q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """Return query position - key position: [B, T] and [B, S] -> [B, T, S]."""
+    return q_positions.unsqueeze(2) - k_positions.unsqueeze(1)
+
+
 ENCODINGS: dict[str, type[PositionEncoding]] = {}
 
 

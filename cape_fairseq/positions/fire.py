@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cape_fairseq.options import option
-from cape_fairseq.positions.alibi import compute_distance
-from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
+from cape_fairseq.positions.base import PositionEncoding, Side, compute_distance, register_encoding
 
 ROWS = 256  # queries for which the hidden layer is held at a time
 

@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cape_fairseq.positions.alibi import compute_distance
-from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
+from cape_fairseq.positions.base import RelativeEncoding, Side, compute_distance, register_encoding
 
 
 @register_encoding("kerple")

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cape_fairseq.options import option, require
-from cape_fairseq.positions.alibi import compute_distance
-from cape_fairseq.positions.base import RelativeEncoding, Side, register_encoding
+from cape_fairseq.positions.base import RelativeEncoding, Side, compute_distance, register_encoding
 
 
 @dataclass
