@@ -74,7 +74,7 @@ def describe_encoding(name: str) -> str:
         f"  architecture: {name}_transformer{{{','.join(SIZES)}}}",
         f"  --source-scale {cls.default_source_scale} --source-bos {cls.default_source_bos}",
     ]
-    return "\n".join([*lines, *map(describe_option, list_fields(cls.config))])
+    return "\n".join([*lines, *map(describe_option, list_fields(cls.config_class))])
 
 
 def describe_option(item: Field) -> str:

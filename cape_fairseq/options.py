@@ -76,6 +76,13 @@ def validate(options: Any, items: Iterable[Field]) -> None:
             require(value > above, item.name, value, f"greater than {above}")
 
 
+def select_options(config: type | None, options: Any) -> Any:
+    """Return the options of one dataclass among those of a model, or None without a dataclass."""
+    if config is None:
+        return None
+    return config(**{item.name: getattr(options, item.name) for item in fields(config)})
+
+
 def list_fields(*configs: type | None) -> list[Field]:
     """Return the fields of dataclasses of options, in order."""
     return [item for config in configs if config is not None for item in fields(config)]

@@ -25,6 +25,7 @@ from fairseq.models import build_model
 
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401
+from cape_fairseq.options import list_fields
 from cape_fairseq.positions import ENCODINGS, Side
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,12 +95,11 @@ def build_stock(seed: int = 1, **options):
 
 def build_encoding(name: str, side: str = "encoder", layers: int = 2, dim: int = 16, **options):
     """An encoding alone, with 4 heads."""
-    from cape_fairseq.options import list_fields
-
-    config = ENCODINGS[name].config
-    values = {item.name: item.default for item in list_fields(config)}
-    cfg = Namespace(**{"position_layers": "input", "sinusoid": "fairseq", **values, **options})
-    return ENCODINGS[name](cfg, Side(side, layers, dim, 4, 50, PAD))
+    cls = ENCODINGS[name]
+    names = {item.name for item in list_fields(cls.config_class)}
+    own = {name: options.pop(name) for name in names & options.keys()}
+    config = cls.config_class(**own) if own else None
+    return cls(Side(side, layers, dim, 4, 50, PAD), config, **options)
 
 
 def make_batch(lengths: list[int], left: bool = False, seed: int = 0, begin: bool = False):

@@ -2,7 +2,6 @@
 positions (the sinusoidal tutorial)."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from cape_fairseq.command_line import (
     write_results,
 )
 from cape_fairseq.inference.checkpoints import load_model
-from cape_fairseq.options import list_fields
 from cape_fairseq.positions import ENCODINGS, PositionEncoding, Side
 
 EXAMPLES = """
@@ -34,10 +32,8 @@ def build_untrained(name: str, dim: int) -> PositionEncoding:
         raise UserError(
             f"{name} is neither NAME=CHECKPOINT nor an encoding ({', '.join(ENCODINGS)})"
         )
-    options = {item.name: item.default for item in list_fields(ENCODINGS[name].config)}
-    cfg = SimpleNamespace(position_layers="input", sinusoid="fairseq", **options)
     try:
-        return ENCODINGS[name](cfg, Side("encoder", 1, dim, 8, 1024, 1)).eval()
+        return ENCODINGS[name](Side("encoder", 1, dim, 8, 1024, 1)).eval()
     except ValueError as error:
         raise UserError(f"--dim is {dim}, which {name} cannot have: {error}") from None
 

@@ -88,14 +88,14 @@ def choose_rotation(encoding: nn.Module) -> dict[str, Any]:
     """Return CTranslate2's options of RoPE."""
     from ctranslate2.specs.attention_spec import RotaryScalingType
 
-    cfg = encoding.cfg
+    config = encoding.config
     options: dict[str, Any] = {
         "rotary_dim": encoding.side.head_dim,
         "rotary_base": encoding.scaled_base,
     }
-    if cfg.rope_scaling == "linear":
+    if config.rope_scaling == "linear":
         options["rotary_scaling_type"] = RotaryScalingType.Linear
-        options["rotary_scaling_factor"] = cfg.rope_scale_factor
+        options["rotary_scaling_factor"] = config.rope_scale_factor
     return options
 
 
@@ -129,4 +129,6 @@ def fill_positions(spec: Any, attention: nn.Module, encoding: nn.Module) -> None
         spec.relative_position_values = attention.kernel.relative_values.detach().numpy()
     elif encoding.name == "t5":
         spec.relative_attention_bias = encoding.weight.detach().numpy()
-        spec.relative_attention_max_distance = np.dtype("int32").type(encoding.cfg.t5_max_distance)
+        spec.relative_attention_max_distance = np.dtype("int32").type(
+            encoding.config.t5_max_distance
+        )

@@ -13,6 +13,7 @@ from cape_fairseq.options import (
     option,
     require,
     require_value,
+    select_options,
     validate,
 )
 from cape_fairseq.positions import ENCODINGS, PositionEncoding
@@ -98,7 +99,9 @@ class ModelOptions:
     )
 
 
-ENCODING_CONFIGS = tuple(dict.fromkeys(cls.config for cls in ENCODINGS.values() if cls.config))
+ENCODING_CONFIGS = tuple(
+    dict.fromkeys(cls.config_class for cls in ENCODINGS.values() if cls.config_class)
+)
 PLUGIN_CONFIGS = (PositionOptions, *ENCODING_CONFIGS, RandposConfig, WindowOptions, ModelOptions)
 # Made from a list, because the encodings of ``positions/`` register themselves.
 PositionalTransformerConfig = make_dataclass(
@@ -139,7 +142,9 @@ def list_options(cfg: Any) -> list[Field]:
     cls = find_encoding(cfg)
     is_random = getattr(cfg, "position_augmentation", None) == "randpos"
     randpos = RandposConfig if is_random else None
-    configs = dict.fromkeys((PositionOptions, cls.config, cls.find_base(cfg).config, randpos))
+    configs = dict.fromkeys(
+        (PositionOptions, cls.config_class, cls.find_base(cfg).config_class, randpos)
+    )
     return list_fields(*configs)
 
 
@@ -170,7 +175,7 @@ def base_architecture(args: Any) -> None:
 def reject_foreign_options(args: Any, names: set[str]) -> None:
     """Raise ValueError for an option that belongs to another encoding."""
     for config in (*ENCODING_CONFIGS, RandposConfig):
-        owners = [cls.name for cls in ENCODINGS.values() if cls.config is config]
+        owners = [cls.name for cls in ENCODINGS.values() if cls.config_class is config]
         for item in list_fields(config):
             value = getattr(args, item.name, None)
             if item.name not in names and value is not None and value is not False:
@@ -184,7 +189,8 @@ def validate_options(args: Any) -> None:
     """Raise ValueError if the value of an option is not allowed, or does not fit the encoding."""
     validate(args, (*list_options(args), *list_fields(WindowOptions, ModelOptions)))
     cls = find_encoding(args)
-    cls.validate(args)
+    for encoding in dict.fromkeys((cls, cls.find_base(args))):
+        encoding.validate(select_options(encoding.config_class, args))
     if args.output_bias:
         cutoff = args.adaptive_softmax_cutoff
         require(cutoff is None, "adaptive_softmax_cutoff", cutoff, "left out with --output-bias")

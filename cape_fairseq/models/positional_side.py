@@ -13,10 +13,11 @@ from cape_fairseq.models.token_windows import TokenWindows
 from cape_fairseq.modules.masks import has_leading_padding, has_padding
 from cape_fairseq.modules.plan import AttentionPlan, SidePlan
 from cape_fairseq.modules.windows import Condition, Mask, Window
+from cape_fairseq.options import select_options
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise, PositionEncoding, SourceStatistic
 from cape_fairseq.positions.layout import Layout
-from cape_fairseq.positions.randpos import RandomPositions
+from cape_fairseq.positions.randpos import RandomPositions, RandposConfig
 
 
 class PositionalSide:
@@ -28,9 +29,10 @@ class PositionalSide:
         self.autocast = cfg.autocast
         self.token_windows = TokenWindows.of(cfg)
         self.checkpoint_activations = cfg.checkpoint_activations
-        self.positions = find_encoding(cfg)(cfg, side)  # the prefix of its parameters
-        is_random = cfg.position_augmentation == "randpos"
-        self.random_positions = RandomPositions(cfg) if is_random else None
+        self.positions = find_encoding(cfg).build(cfg, side)  # the prefix of its parameters
+        self.random_positions = None
+        if cfg.position_augmentation == "randpos":
+            self.random_positions = RandomPositions(select_options(RandposConfig, cfg))
         for number in range(len(self.layers)):
             layer = self.layers[number]
             layer.number = number  # iteration over the layers may drop some (layer drop)

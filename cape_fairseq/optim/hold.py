@@ -51,7 +51,7 @@ def hold_parameters(optimizer: FairseqOptimizer, model: nn.Module) -> None:
         ValueError: some are held, and the optimizer moves copies of them in float32.
     """
     modules = [module for module in model.modules() if hasattr(module, "list_held_parameters")]
-    is_held = any(module.cfg.floater_refresh > 1 for module in modules)
+    is_held = any(module.config.floater_refresh > 1 for module in modules)
     if is_held and hasattr(optimizer, "fp32_params"):
         raise ValueError(
             "--floater-refresh above 1 cannot be given with --fp16 or bf16; use float32"

@@ -1,7 +1,6 @@
 """ALiBi: attention with linear biases (Press et al. 2022)."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +17,8 @@ class ALiBi(RelativeEncoding):
     real_valued = True
     allows_randpos = True
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
+    def __init__(self, side: Side, config: None = None) -> None:
+        super().__init__(side, config)
         self.register_buffer("slopes", compute_slopes(side.heads), persistent=False)
 
     def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 
 from cape_fairseq.modules.kernels import DotProduct
 from cape_fairseq.modules.plan import LayerBiases
+from cape_fairseq.options import select_options
 from cape_fairseq.positions.layout import Layout
 
 Noise = tuple[Tensor, ...] | None  # a NamedTuple of the encoding, of one side; None in evaluation
@@ -44,12 +45,12 @@ class PositionEncoding(nn.Module):
     nothing.
 
     Args:
-        cfg: the options of the model, those of :attr:`config` among them.
         side: the encoder or decoder.
+        config: the options, an instance of :attr:`config_class` (default: its defaults).
     """
 
     name: ClassVar[str]
-    config: ClassVar[type | None] = None
+    config_class: ClassVar[type | None] = None
     description: ClassVar[str] = ""
     paper: ClassVar[str] = ""  # address
     default_source_scale: ClassVar[str] = "1"
@@ -62,19 +63,28 @@ class PositionEncoding(nn.Module):
     rotates_cross_attention: bool = False
     max_length: int = UNLIMITED  # tokens of the longest text
 
-    def __init__(self, cfg: Any, side: Side) -> None:
+    def __init__(self, side: Side, config: Any = None) -> None:
         super().__init__()
-        self.cfg = cfg
         self.side = side
+        if config is None and self.config_class is not None:
+            config = self.config_class()
+        self.config = config
 
     @classmethod
-    def find_base(cls, cfg: Any) -> type[PositionEncoding]:
-        """Return the class that computes positions: this one, unless it stands on another."""
+    def build(cls, options: Any, side: Side) -> PositionEncoding:
+        """Build the encoding that the options of a model describe."""
+        return cls(side, select_options(cls.config_class, options))
+
+    @classmethod
+    def find_base(cls, options: Any) -> type[PositionEncoding]:
+        """Return the class that computes positions: this one, unless the options of a model say
+        that it stands on another."""
         return cls
 
     @classmethod
-    def validate(cls, cfg: Any) -> None:
-        """Raise ValueError for options that do not fit together."""
+    def validate(cls, config: Any) -> None:
+        """Raise ValueError for options, an instance of :attr:`config_class`, that do not fit
+        together."""
 
     def sample(
         self, batch: int, source_length: int, target_length: int, generator: Generator
@@ -184,7 +194,7 @@ def register_encoding(name: str, config: type | None = None) -> Callable[[type],
     def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
         if name in ENCODINGS:
             raise ValueError(f"there is an encoding {name} already; choose another name")
-        cls.name, cls.config = name, config
+        cls.name, cls.config_class = name, config
         ENCODINGS[name] = cls
         return cls
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -55,23 +55,23 @@ class CAPE(Sinusoidal):
     samples_noise = True
     allows_randpos = False
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
-        if cfg.cape_mean_normalize:
+    def __init__(self, side: Side, config: CapeConfig | None = None, *args: str) -> None:
+        super().__init__(side, config, *args)
+        if self.config.cape_mean_normalize:
             self.offset = 0
 
     def sample(
         self, batch: int, source_length: int, target_length: int, generator: Generator
     ) -> tuple[Noise, Noise]:
-        cfg = self.cfg
-        shift = sample_uniform(cfg.cape_global_shift, (batch, 1), generator)
-        scale = sample_uniform(math.log(cfg.cape_global_scale), (batch, 1), generator).exp()
-        source = sample_uniform(cfg.cape_local_shift, (batch, source_length), generator)
-        target = sample_uniform(cfg.cape_local_shift, (batch, target_length), generator)
+        config = self.config
+        shift = sample_uniform(config.cape_global_shift, (batch, 1), generator)
+        scale = sample_uniform(math.log(config.cape_global_scale), (batch, 1), generator).exp()
+        source = sample_uniform(config.cape_local_shift, (batch, source_length), generator)
+        target = sample_uniform(config.cape_local_shift, (batch, target_length), generator)
         return CapeNoise(shift, source, scale), CapeNoise(shift, target, scale)
 
     def compute_statistic(self, positions: Tensor, padding: Tensor) -> SourceStatistic:
-        if not self.cfg.cape_mean_normalize:
+        if not self.config.cape_mean_normalize:
             return None
         real = (~padding).float()
         return (positions * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)

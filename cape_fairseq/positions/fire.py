@@ -1,7 +1,6 @@
 """FIRE: functional interpolation for relative positions (Li et al. 2024)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -35,12 +34,12 @@ class FIRE(PositionEncoding):
     real_valued = True
     allows_randpos = True
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
+    def __init__(self, side: Side, config: FireConfig | None = None) -> None:
+        super().__init__(side, config)
         self.c = nn.Parameter(torch.tensor(0.1))
         self.threshold_factor = nn.Parameter(torch.tensor(1.0))
-        self.hidden = nn.Linear(1, cfg.fire_width)
-        self.out = nn.Linear(cfg.fire_width, side.heads)
+        self.hidden = nn.Linear(1, self.config.fire_width)
+        self.out = nn.Linear(self.config.fire_width, side.heads)
 
     def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         with torch.autocast(q_positions.device.type, enabled=False):
@@ -51,7 +50,7 @@ class FIRE(PositionEncoding):
     def compute_ratios(self, i: Tensor, j: Tensor) -> Tensor:
         """Compute psi(i - j) / psi(max(L, i, j)), with the sign of i - j, from positions of queries
         [B, T] and keys [B, S]: [B, T, S]."""
-        threshold = (self.cfg.fire_threshold * self.threshold_factor.float()).abs()
+        threshold = (self.config.fire_threshold * self.threshold_factor.float()).abs()
         c = self.c.float().abs()
         distance = compute_distance(i, j)
         larger = torch.maximum(torch.maximum(i.unsqueeze(2), j.unsqueeze(1)), threshold)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cape_fairseq.modules.plan import AttentionBiases
-from cape_fairseq.options import require, require_value
+from cape_fairseq.options import require, require_value, select_options
 from cape_fairseq.positions.base import (
     ENCODINGS,
     LayerBiases,
@@ -70,20 +70,26 @@ class FLOATER(PositionEncoding):
     description = "vectors of a learned dynamical system, as biases of attention or added to layers"
     paper = "https://arxiv.org/abs/2003.09229"
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
-        self.is_bias = cfg.floater_form == "bias"
-        self.base_encoding = self.find_base(cfg)(cfg, side)
+    def __init__(
+        self,
+        side: Side,
+        config: FloaterConfig | None = None,
+        base_encoding: PositionEncoding | None = None,
+    ) -> None:
+        super().__init__(side, config)
+        config = self.config
+        self.is_bias = config.floater_form == "bias"
+        self.base_encoding = base_encoding or self.find_base(config)(side)
         is_decoder = side.name == "decoder"
         cross = CROSS_ATTENTION if is_decoder else ()
         self.names = (*SELF_ATTENTION, *cross) if self.is_bias else ("input",)
-        self.layers = side.layers if cfg.floater_layers == "all" else 1
+        self.layers = side.layers if config.floater_layers == "all" else 1
         # A recurrence leaves its initial vector at once, so that biases must begin at zero.
-        from_zero = self.is_bias and cfg.floater_dynamics != "ode"
+        from_zero = self.is_bias and config.floater_dynamics != "ode"
         initial = torch.zeros if from_zero else torch.randn
         shape = self.layers * len(self.names), side.dim
         self.initial = nn.Parameter(initial(shape) * side.dim**-0.5)
-        self.dynamics = build_dynamics(cfg, side.dim, zero_output=self.is_bias)
+        self.dynamics = build_dynamics(config, side.dim, zero_output=self.is_bias)
         # Lengths of training: those of the side and, in a decoder, those of the source.
         counts = torch.zeros(1 + is_decoder, MAX_COUNTED, dtype=torch.long)
         self.register_buffer("length_counts", counts)
@@ -93,24 +99,24 @@ class FLOATER(PositionEncoding):
         self.num_updates = 0
 
     @classmethod
-    def find_base(cls, cfg: Any) -> type[PositionEncoding]:
-        is_bias = getattr(cfg, "floater_form", None) != "additive"
-        base = getattr(cfg, "floater_base_encoding", None) or "sinpos"
+    def build(cls, options: Any, side: Side) -> "FLOATER":
+        config = select_options(cls.config_class, options)
+        return cls(side, config, cls.find_base(options).build(options, side))
+
+    @classmethod
+    def find_base(cls, options: Any) -> type[PositionEncoding]:
+        is_bias = getattr(options, "floater_form", None) != "additive"
+        base = getattr(options, "floater_base_encoding", None) or "sinpos"
         return ENCODINGS.get(base if is_bias else "nopos", cls)
 
     @classmethod
-    def validate(cls, cfg: Any) -> None:
-        base = cfg.floater_base_encoding
+    def validate(cls, config: FloaterConfig) -> None:
+        base = config.floater_base_encoding
         names = [name for name in ENCODINGS if name != "floater"]
         require(base in names, "floater_base_encoding", base, " or ".join(names))
-        cls.find_base(cfg).validate(cfg)
-        if cfg.floater_form == "additive":
-            require_value(cfg, "floater_base_encoding", "sinpos", "the form additive has none")
-        if cfg.floater_share == "both":
-            widths = cfg.encoder_embed_dim, cfg.decoder_embed_dim
-            expected = "side: encoder and decoder have different widths"
-            require(widths[0] == widths[1], "floater_share", "both", expected)
-        validate_solver(cfg)
+        if config.floater_form == "additive":
+            require_value(config, "floater_base_encoding", "sinpos", "the form additive has none")
+        validate_solver(config)
 
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
         if self.is_bias:
@@ -180,7 +186,7 @@ class FLOATER(PositionEncoding):
         sides = self, decoder
         for side in sides:  # of a batch that failed between encoder and decoder
             side.prepared = None
-        has_rk4 = self.cfg.floater_dynamics == "ode" and self.dynamics.is_rk4
+        has_rk4 = self.config.floater_dynamics == "ode" and self.dynamics.is_rk4
         has_same_width = self.side.dim == decoder.side.dim
         if not (has_rk4 and has_same_width and self.is_refreshed and length > 1):
             return  # each side solves when it is asked
@@ -193,7 +199,7 @@ class FLOATER(PositionEncoding):
     @property
     def is_refreshed(self) -> bool:
         """Return whether this update changes the dynamics."""
-        return self.num_updates % self.cfg.floater_refresh == 0
+        return self.num_updates % self.config.floater_refresh == 0
 
     def list_held_parameters(self) -> list[nn.Parameter]:
         """Return the parameters that this update must not change."""
@@ -219,14 +225,17 @@ class FLOATER(PositionEncoding):
         total = counts.sum(1)
         longest = (counts.cumsum(1) >= QUANTILE * total[:, None]).int().argmax(1)
         has_limit = (total > 0) & (longest < MAX_COUNTED - 1)
-        if self.cfg.floater_beyond == "continue":
+        if self.config.floater_beyond == "continue":
             has_limit = torch.zeros_like(has_limit)
         trained = torch.where(has_limit, longest, size).clamp(1, size)
         rows = [SOURCE_TOKENS if name in ALONG_SOURCE else OWN_TOKENS for name in self.names]
         return trained[rows].repeat(self.layers)
 
     def share_parameters(self, encoder: PositionEncoding) -> None:
-        if self.cfg.floater_share == "both":
+        if self.config.floater_share == "both":
+            has_same_width = encoder.side.dim == self.side.dim
+            expected = "side: encoder and decoder have different widths"
+            require(has_same_width, "floater_share", "both", expected)
             self.dynamics = encoder.dynamics
 
     def set_num_updates(self, num_updates: int) -> None:

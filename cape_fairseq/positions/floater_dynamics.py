@@ -11,19 +11,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from cape_fairseq.positions.floater_options import RECURRENCES
+from cape_fairseq.positions.floater_options import RECURRENCES, FloaterConfig
 from cape_fairseq.positions.sinusoidal import sinusoid
 
 SMALL = 0.005  # factor of initial weights of h in the additive form (section 4.4: small)
 
 
-def build_dynamics(cfg: Any, dim: int, zero_output: bool) -> nn.Module:
+def build_dynamics(config: FloaterConfig, dim: int, zero_output: bool) -> nn.Module:
     """Build what maps initial vectors [N, C] and a length to vectors [length, N, C].
 
     ``zero_output`` makes all vectors constant at first.
     """
-    ode = cfg.floater_dynamics == "ode"
-    dynamics = ODE(cfg, dim) if ode else Recurrence(cfg.floater_dynamics, dim)
+    ode = config.floater_dynamics == "ode"
+    dynamics = ODE(config, dim) if ode else Recurrence(config.floater_dynamics, dim)
     last = dynamics.outer if ode else dynamics.cells[-1]
     with torch.no_grad():
         if ode and not zero_output:
@@ -45,14 +45,14 @@ class ODE(nn.Module):
     """dp/dt = h(t, p), h two linear maps with the time appended to the input of each, and a
     non-linearity between them: 2 C^2 + 4 C parameters (section 3.2)."""
 
-    def __init__(self, cfg: Any, dim: int) -> None:
+    def __init__(self, config: FloaterConfig, dim: int) -> None:
         super().__init__()
-        self.cfg = cfg
+        self.config = config
         self.inner, self.outer = build_linear(dim, 1), build_linear(dim, 1)
 
     def forward(self, initial: Tensor, length: int) -> Tensor:
         """Solve from ``initial`` [N, C] at times 0, Delta, 2 Delta, ...: [length, N, C]."""
-        cfg, stride = self.cfg, self.tokens_per_step
+        config, stride = self.config, self.tokens_per_step
         if length == 1:
             return initial.unsqueeze(0)
         if self.is_rk4:
@@ -61,10 +61,12 @@ class ODE(nn.Module):
 
         # Whole steps only, so that a vector does not depend on how many more are solved.
         tokens = stride * math.ceil((length - 1) / stride) + 1
-        times = torch.arange(tokens, dtype=initial.dtype, device=initial.device) * cfg.floater_step
+        times = (
+            torch.arange(tokens, dtype=initial.dtype, device=initial.device) * config.floater_step
+        )
         interpolation = "linear" if stride == 1 else "cubic"
         options = {"grid_constructor": self.make_grid, "interp": interpolation}
-        arguments: dict[str, Any] = {"method": cfg.floater_solver, "options": options}
+        arguments: dict[str, Any] = {"method": config.floater_solver, "options": options}
         inner, outer = (split_time(linear, initial.dtype) for linear in (self.inner, self.outer))
         nonlinearity = self.nonlinearity
 
@@ -72,7 +74,7 @@ class ODE(nn.Module):
             hidden = nonlinearity(F.linear(p, inner[0], torch.addcmul(inner[2], inner[1], t)))
             return F.linear(hidden, outer[0], torch.addcmul(outer[2], outer[1], t))
 
-        if cfg.floater_gradient == "backprop":
+        if config.floater_gradient == "backprop":
             return torchdiffeq.odeint(h, initial, times, **arguments)[:length]
         arguments["adjoint_params"] = tuple(p for p in (*inner, *outer) if p.requires_grad)
         return torchdiffeq.odeint_adjoint(h, initial, times, **arguments)[:length]
@@ -80,22 +82,22 @@ class ODE(nn.Module):
     @property
     def is_rk4(self) -> bool:
         """Return whether :func:`solve_rk4` solves it."""
-        return self.cfg.floater_solver == "rk4" and self.cfg.floater_gradient == "backprop"
+        return self.config.floater_solver == "rk4" and self.config.floater_gradient == "backprop"
 
     @property
     def nonlinearity(self) -> Callable[[Tensor], Tensor]:
         """Return what is between the two maps."""
-        return torch.tanh if self.cfg.floater_nonlinearity == "tanh" else torch.relu
+        return torch.tanh if self.config.floater_nonlinearity == "tanh" else torch.relu
 
     @property
     def tokens_per_step(self) -> int:
         """Return the number of tokens that a step of the solver covers."""
-        return max(1, round(1 / self.cfg.floater_solver_steps))
+        return max(1, round(1 / self.config.floater_solver_steps))
 
     @property
     def steps_per_token(self) -> int:
         """Return the number of steps that the solver takes for a token, or 1 for several tokens."""
-        return max(1, round(self.cfg.floater_solver_steps))
+        return max(1, round(self.config.floater_solver_steps))
 
     def make_grid(self, h: object, initial: Tensor, times: Tensor) -> Tensor:
         """Return all times of the solver, exactly those of tokens among them."""
@@ -137,7 +139,7 @@ def solve_rk4(odes: Sequence[ODE], initials: Sequence[Tensor], length: int) -> l
     """
     stride, parts = odes[0].tokens_per_step, odes[0].steps_per_token
     steps = math.ceil((length - 1) / stride) * parts
-    dt = odes[0].cfg.floater_step * stride / parts
+    dt = odes[0].config.floater_step * stride / parts
     p = pad_sequence(initials).transpose(0, 1)  # [ODEs, N, C], all with the most rows
     # Stage s of the rule, which counts through all steps, is at the time s * dt / 3.
     times = torch.arange(3 * steps + 1, dtype=p.dtype, device=p.device) * (dt / 3)

@@ -1,7 +1,6 @@
 """The options of FLOATER."""
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 from cape_fairseq.options import choice, option, require, require_value
 
@@ -56,14 +55,14 @@ class FloaterConfig:
     )
 
 
-def validate_solver(cfg: Any) -> None:
+def validate_solver(config: FloaterConfig) -> None:
     """Raise ValueError for steps that are no whole number, or options that nothing reads."""
-    if cfg.floater_dynamics != "ode":
+    if config.floater_dynamics != "ode":
         defaults = {item.name: item.default for item in fields(FloaterConfig)}
         for name in ("floater_solver", "floater_solver_steps", "floater_gradient"):
             reason = "only --floater-dynamics ode has a solver"
-            require_value(cfg, name, defaults[name], reason)
-    steps = max(cfg.floater_solver_steps, 1 / cfg.floater_solver_steps)
+            require_value(config, name, defaults[name], reason)
+    steps = max(config.floater_solver_steps, 1 / config.floater_solver_steps)
     expected = "a whole number, or 1 / a whole number"
-    given = cfg.floater_solver_steps
+    given = config.floater_solver_steps
     require(abs(steps - round(steps)) < 1e-6, "floater_solver_steps", given, expected)

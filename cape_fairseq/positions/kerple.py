@@ -1,7 +1,5 @@
 """KERPLE: kernelized relative positions, logarithmic form (Chi et al. 2022)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -21,8 +19,8 @@ class KERPLE(RelativeEncoding):
     real_valued = True
     allows_randpos = True
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
+    def __init__(self, side: Side, config: None = None) -> None:
+        super().__init__(side, config)
         self.log_r1 = nn.Parameter(torch.empty(side.heads).uniform_(0.01, 2).log_())
         self.log_r2 = nn.Parameter(torch.empty(side.heads).uniform_(0.01, 1).log_())
 

@@ -21,12 +21,16 @@ class Learned(PositionEncoding):
     paper = "https://arxiv.org/abs/1705.03122"
     adds_to_layers = True
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
+    def __init__(self, side: Side, config: None = None, position_layers: str = "input") -> None:
+        super().__init__(side, config)
         self.offset = side.padding_idx + 1
         self.max_length = side.max_positions
-        count = side.layers if cfg.position_layers == "all" else 1
+        count = side.layers if position_layers == "all" else 1
         self.tables = nn.ParameterList(self.build_table() for _ in range(count))
+
+    @classmethod
+    def build(cls, options: Any, side: Side) -> "Learned":
+        return cls(side, position_layers=options.position_layers)
 
     def build_table(self) -> nn.Parameter:
         rows, dim = self.side.max_positions + self.offset, self.side.dim

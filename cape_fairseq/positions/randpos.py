@@ -1,7 +1,7 @@
 """Randomized positions (Ruoss et al. 2023), an augmentation of other encodings."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -36,8 +36,8 @@ class RandomPositions:
 
     samples_noise = True
 
-    def __init__(self, cfg: Any) -> None:
-        self.range = cfg.randpos_range
+    def __init__(self, config: RandposConfig) -> None:
+        self.range = config.randpos_range
 
     def sample(
         self, batch: int, source_length: int, target_length: int, generator: Generator

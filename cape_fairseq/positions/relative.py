@@ -32,8 +32,8 @@ class RelativePositions(PositionEncoding):
     paper = "https://arxiv.org/abs/1803.02155"
 
     def build_kernel(self, layer: int) -> DotProduct:
-        is_shared = self.cfg.relpos_terms == "shared"
-        return RelativeAttention(self.side.head_dim, self.cfg.relpos_max_distance, is_shared)
+        is_shared = self.config.relpos_terms == "shared"
+        return RelativeAttention(self.side.head_dim, self.config.relpos_max_distance, is_shared)
 
 
 class Gather(torch.autograd.Function):

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,31 +44,31 @@ class RoPE(RelativeEncoding):
     real_valued = True
     allows_randpos = True
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
+    def __init__(self, side: Side, config: RopeConfig | None = None) -> None:
+        super().__init__(side, config)
         even = side.dim % (2 * side.heads) == 0
         expected = f"an even multiple of the {side.heads} heads: RoPE rotates pairs of components"
         require(even, f"{side.name}_embed_dim", side.dim, expected)
 
     @classmethod
-    def validate(cls, cfg: Any) -> None:
-        scaling, factor = cfg.rope_scaling, cfg.rope_scale_factor
+    def validate(cls, config: RopeConfig) -> None:
+        scaling, factor = config.rope_scaling, config.rope_scale_factor
         if scaling == "none":
-            require_value(cfg, "rope_scale_factor", 1, "there is no --rope-scaling")
+            require_value(config, "rope_scale_factor", 1, "there is no --rope-scaling")
         else:
             require(factor > 1, "rope_scale_factor", factor, "above 1 with --rope-scaling")
         if scaling != "yarn":
             default = RopeConfig.rope_training_length
-            require_value(cfg, "rope_training_length", default, "it is for --rope-scaling yarn")
+            require_value(config, "rope_training_length", default, "it is for --rope-scaling yarn")
 
     def rotation(self, positions: Tensor) -> Tensor:
-        cfg, dim = self.cfg, self.side.head_dim
+        config, dim = self.config, self.side.head_dim
         frequencies = compute_frequencies(dim, self.scaled_base, positions.device)
         magnitude = 1.0  # of the rotation: queries and keys are multiplied by it
-        if cfg.rope_scaling == "linear":
-            frequencies = frequencies / cfg.rope_scale_factor
-        elif cfg.rope_scaling == "yarn":
-            factor, length = cfg.rope_scale_factor, cfg.rope_training_length
+        if config.rope_scaling == "linear":
+            frequencies = frequencies / config.rope_scale_factor
+        elif config.rope_scaling == "yarn":
+            factor, length = config.rope_scale_factor, config.rope_training_length
             frequencies = scale_low_frequencies(frequencies, factor, length)
             magnitude = 0.1 * math.log(factor) + 1  # sqrt(1 / t), section 3.4
         return compute_rotation(positions, frequencies, magnitude)
@@ -78,10 +77,10 @@ class RoPE(RelativeEncoding):
     def scaled_base(self) -> float:
         """Return the base, with ``--rope-scaling ntk`` the one whose lowest frequency is divided by
         the factor."""
-        cfg, dim = self.cfg, self.side.head_dim
-        if cfg.rope_scaling != "ntk":
-            return cfg.rope_base
-        return cfg.rope_base * cfg.rope_scale_factor ** (dim / max(dim - 2, 1))
+        config, dim = self.config, self.side.head_dim
+        if config.rope_scaling != "ntk":
+            return config.rope_base
+        return config.rope_base * config.rope_scale_factor ** (dim / max(dim - 2, 1))
 
 
 @register_encoding("rope_cross", RopeConfig)

@@ -40,7 +40,7 @@ class SHAPE(Sinusoidal):
     def sample(
         self, batch: int, source_length: int, target_length: int, generator: Generator
     ) -> tuple[Noise, Noise]:
-        limit = self.cfg.shape_max_shift + 1
+        limit = self.config.shape_max_shift + 1
         shifts = torch.randint(limit, (2, batch, 1), generator=generator).float()
         return ShapeNoise(shifts[0]), ShapeNoise(shifts[1])
 

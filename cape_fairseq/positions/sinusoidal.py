@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cape_fairseq.options import require
+from cape_fairseq.options import require, select_options
 from cape_fairseq.positions.base import PositionEncoding, Side, register_encoding
 
 
@@ -31,7 +31,14 @@ def sinusoid(positions: Tensor, dim: int, layout: str = "fairseq") -> Tensor:
 
 @register_encoding("sinpos")
 class Sinusoidal(PositionEncoding):
-    """Sinusoids added to the input, or to the input of every layer (FLOATER, Eq. 7)."""
+    """Sinusoids added to the input, or to the input of every layer (FLOATER, Eq. 7).
+
+    Args:
+        side: the encoder or decoder.
+        config: see :class:`PositionEncoding`.
+        sinusoid: ``fairseq`` or ``vaswani``, the layout of :func:`sinusoid`.
+        position_layers: ``input``, or ``all`` layers, to whose input they are added.
+    """
 
     description = "sinusoids added to the input, equal to fairseq's"
     paper = "https://arxiv.org/abs/1706.03762"
@@ -39,16 +46,28 @@ class Sinusoidal(PositionEncoding):
     adds_to_layers = True
     allows_randpos = True
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
+    def __init__(
+        self,
+        side: Side,
+        config: Any = None,
+        sinusoid: str = "fairseq",
+        position_layers: str = "input",
+    ) -> None:
+        super().__init__(side, config)
         require(side.dim >= 4, f"{side.name}_embed_dim", side.dim, "at least 4 for sinusoids")
-        is_fairseq = cfg.sinusoid == "fairseq"
+        self.formula, self.position_layers = sinusoid, position_layers
+        is_fairseq = sinusoid == "fairseq"
         self.offset = side.padding_idx + 1 if is_fairseq else 0  # position of the first token
 
+    @classmethod
+    def build(cls, options: Any, side: Side) -> "Sinusoidal":
+        config = select_options(cls.config_class, options)
+        return cls(side, config, options.sinusoid, options.position_layers)
+
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
-        encoded = sinusoid(positions + self.offset, self.side.dim, self.cfg.sinusoid)
-        if self.cfg.position_layers == "input":
+        encoded = sinusoid(positions + self.offset, self.side.dim, self.formula)
+        if self.position_layers == "input":
             return [encoded]
         numbers = torch.arange(1.0, self.side.layers + 1, device=positions.device)
-        layers = sinusoid(numbers, self.side.dim, self.cfg.sinusoid)
+        layers = sinusoid(numbers, self.side.dim, self.formula)
         return [encoded + layer for layer in layers]

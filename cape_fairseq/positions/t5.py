@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,14 +32,14 @@ class T5(RelativeEncoding):
     paper = "https://arxiv.org/abs/1910.10683"
     allows_randpos = True
 
-    def __init__(self, cfg: Any, side: Side) -> None:
-        super().__init__(cfg, side)
-        weight = torch.empty(cfg.t5_buckets, side.heads).normal_(0, side.dim**-0.5)
+    def __init__(self, side: Side, config: T5Config | None = None) -> None:
+        super().__init__(side, config)
+        weight = torch.empty(self.config.t5_buckets, side.heads).normal_(0, side.dim**-0.5)
         self.weight = nn.Parameter(weight)
 
     @classmethod
-    def validate(cls, cfg: Any) -> None:
-        buckets, longest = cfg.t5_buckets, cfg.t5_max_distance
+    def validate(cls, config: T5Config) -> None:
+        buckets, longest = config.t5_buckets, config.t5_max_distance
         require(buckets % 2 == 0, "t5_buckets", buckets, "even: half for each direction")
         expected = f"greater than {buckets // 2}, half of --t5-buckets"
         require(longest > buckets // 2, "t5_max_distance", longest, expected)
@@ -48,7 +47,7 @@ class T5(RelativeEncoding):
     def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         distance = compute_distance(q_positions, k_positions)
         causal = self.side.name == "decoder"
-        buckets = assign_buckets(distance, len(self.weight), self.cfg.t5_max_distance, causal)
+        buckets = assign_buckets(distance, len(self.weight), self.config.t5_max_distance, causal)
         return F.embedding(buckets, self.weight.float()).permute(0, 3, 1, 2)
 
 

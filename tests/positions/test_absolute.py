@@ -1,14 +1,12 @@
 """sinpos, abspos, cape, shape and randpos against NumPy and fairseq."""
 
-from argparse import Namespace
-
 import numpy as np
 import pytest
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 
 from cape_fairseq.positions.layout import count_tokens
-from cape_fairseq.positions.randpos import RandomPositions
+from cape_fairseq.positions.randpos import RandomPositions, RandposConfig
 from cape_fairseq.positions.shape import ShapeNoise
 from cape_fairseq.positions.sinusoidal import sinusoid
 from tests.support import PAD, build, build_encoding, make_batch
@@ -114,7 +112,7 @@ def test_shape_shifts_are_integers_from_0_to_k_on_each_side():
 
 
 class TestRandpos:
-    encoding = RandomPositions(Namespace(randpos_range=20))
+    encoding = RandomPositions(RandposConfig(randpos_range=20))
 
     @pytest.mark.parametrize("left", [False, True])
     def test_positions_are_sorted_distinct_and_cover_the_range(self, left):

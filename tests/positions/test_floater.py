@@ -24,7 +24,7 @@ def solve_by_numpy(encoding, length: int, steps: int) -> np.ndarray:
     """Runge-Kutta 4 of dp/dt = h(t, p), h as in section 3.2."""
     weights = {name: p.detach().numpy() for name, p in encoding.dynamics.named_parameters()}
     p = encoding.initial.detach().numpy()
-    is_relu = encoding.cfg.floater_nonlinearity == "relu"
+    is_relu = encoding.config.floater_nonlinearity == "relu"
 
     def h(t, p):
         time = np.full((len(p), 1), t)
