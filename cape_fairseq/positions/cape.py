@@ -55,8 +55,8 @@ class CAPE(Sinusoidal):
     samples_noise = True
     allows_randpos = False
 
-    def __init__(self, side: Side, config: CapeConfig | None = None, *args: str) -> None:
-        super().__init__(side, config, *args)
+    def __init__(self, side: Side, config: CapeConfig | None = None, **options: str) -> None:
+        super().__init__(side, config, **options)
         if self.config.cape_mean_normalize:
             self.offset = 0
 

@@ -55,19 +55,20 @@ class Sinusoidal(PositionEncoding):
     ) -> None:
         super().__init__(side, config)
         require(side.dim >= 4, f"{side.name}_embed_dim", side.dim, "at least 4 for sinusoids")
-        self.formula, self.position_layers = sinusoid, position_layers
+        self.sinusoid, self.position_layers = sinusoid, position_layers
         is_fairseq = sinusoid == "fairseq"
         self.offset = side.padding_idx + 1 if is_fairseq else 0  # position of the first token
 
     @classmethod
     def build(cls, options: Any, side: Side) -> "Sinusoidal":
         config = select_options(cls.config_class, options)
-        return cls(side, config, options.sinusoid, options.position_layers)
+        layers = options.position_layers
+        return cls(side, config, sinusoid=options.sinusoid, position_layers=layers)
 
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
-        encoded = sinusoid(positions + self.offset, self.side.dim, self.formula)
+        encoded = sinusoid(positions + self.offset, self.side.dim, self.sinusoid)
         if self.position_layers == "input":
             return [encoded]
         numbers = torch.arange(1.0, self.side.layers + 1, device=positions.device)
-        layers = sinusoid(numbers, self.side.dim, self.formula)
+        layers = sinusoid(numbers, self.side.dim, self.sinusoid)
         return [encoded + layer for layer in layers]
