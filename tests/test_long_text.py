@@ -11,14 +11,14 @@ from cape_fairseq.command_line import UserError
 from cape_fairseq.inference.checkpoints import find_train_length, load_model
 from cape_fairseq.inference.long_text import LongText, LongTextOptions
 from cape_fairseq.models.config import WindowOptions
-from cape_fairseq.models.token_windows import TokenWindows
+from cape_fairseq.models.token_windows import Alignment, TokenWindows
 from cape_fairseq.options import list_fields
 from cape_fairseq.tasks.text_search import TextGenerator
 from tests.models.support import decode_in_steps
 from tests.support import EOS, PAD, build, fairseq, make_batch, train
 
 WINDOWS = {"attention_window": 5, "cross_attention_window": 4}
-ALIGNED = {**WINDOWS, "alignment_gain": 0.2, "alignment_offset": 1.0}
+ALIGNED = {**WINDOWS, "alignment_gain": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,14 @@ def checkpoint(data_bin, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def old_checkpoint(checkpoint):
-    """The same, as version 1388cd0 wrote it: without options of windows and a training length."""
+    """The same, as former versions wrote it: without options of windows and a training length, and
+    with a look-ahead that validation measured."""
     state = torch.load(checkpoint, weights_only=True)
     for item in list_fields(WindowOptions):
         delattr(state["cfg"]["model"], item.name)
     for name in ("counts", "longest"):
         del state["model"][f"encoder.training_lengths.{name}"]
+    state["model"]["decoder.look_ahead"] = torch.tensor([3, 2])
     path = checkpoint.parent / "old.pt"
     torch.save(state, path)
     return path
@@ -143,10 +145,8 @@ def test_windows_are_given_or_those_of_training_or_the_default(trained, given, e
     model = build("rope_cross", **trained)
     model.encoder.training_lengths.longest.fill_(50)
     windows = LongText.of(model, LongTextOptions(**given)).windows
-    assert windows == TokenWindows(expected[0], expected[1], None, expected[2])
-    model.decoder.look_ahead[1] = 1
     gain = min(4 / given.get("training_length", 50), 0.1)
-    assert LongText.of(model, LongTextOptions(**given)).windows.alignment.gain == gain
+    assert windows == TokenWindows(expected[0], expected[1], Alignment(gain), expected[2])
 
 
 def test_outputs_end_at_the_limit_of_their_own_source():

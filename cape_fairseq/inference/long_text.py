@@ -6,21 +6,20 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, get_args
 
-import torch
 from torch import nn
 
 from cape_fairseq.command_line import UserError, parse_count
 from cape_fairseq.models.config import WindowOptions
-from cape_fairseq.models.token_windows import TokenWindows, choose_reach, validate_windows
+from cape_fairseq.models.token_windows import TokenWindows, validate_windows
 from cape_fairseq.options import format_flag, list_fields, validate
 
 MAX_ATTENTION_WINDOW = 40  # by default
-MAX_GAIN = 0.1  # by default, where the look-ahead was measured
+MAX_CROSS_WINDOW = 20
+MAX_GAIN = 0.1
 DEFAULTS = {  # of :func:`choose_windows`, as the help says it
     "attention_window": ("N", "the smaller of L / 2 and 40"),
     "cross_attention_window": ("M", "the smaller of L / 2 and 20"),
-    "alignment_gain": ("G", "4 / L, at most 0.1, if O is known, or 0"),
-    "alignment_offset": ("O", "as measured in the last validation of the training"),
+    "alignment_gain": ("G", "the smaller of 4 / L and 0.1"),
     "alignment_end": ("E", "M / 2"),
 }
 
@@ -95,12 +94,11 @@ def choose_windows(given: LongTextOptions, model: nn.Module, length: int) -> Lon
             setattr(options, item.name, getattr(model.cfg, item.name))
     reach = max(1, length // 2)
     options.attention_window = options.attention_window or min(reach, MAX_ATTENTION_WINDOW)
-    cross_reach = max(1, int(choose_reach(torch.tensor(length))))
+    cross_reach = min(reach, MAX_CROSS_WINDOW)
     options.cross_attention_window = options.cross_attention_window or cross_reach
     if options.alignment_end is None:
         options.alignment_end = options.cross_attention_window / 2
-    is_measured = int(model.decoder.look_ahead[1]) > 0
-    if options.alignment_gain is None and (is_measured or options.alignment_offset is not None):
+    if options.alignment_gain is None:
         # A place is found again within a quarter of the texts of training.
         options.alignment_gain = min(4 / length, MAX_GAIN)
     return options

@@ -26,7 +26,6 @@ SCALE = "encoder.source_scale"
 LENGTH_COUNTS = "encoder.training_lengths.counts"
 LONGEST = "encoder.training_lengths.longest"
 FORMER_LONGEST = "encoder.training_length"  # the name of before version 1.2.0
-LOOK_AHEAD = "decoder.look_ahead"
 # What checkpoints had before the format had a number: position options, and a hash for each word.
 FORMER_OPTIONS = "encoder.position_options"
 FORMER_WORDS = {"source": "encoder.words", "target": "decoder.words"}

@@ -38,10 +38,6 @@ GAIN_HELP = (
     "step-by-step decoding, encodings that rotate cross-attention: let the target position follow "
     "the attention by this share of its lag, 0 to 1 (default: off)"
 )
-OFFSET_HELP = (
-    "--alignment-gain: how far the attention looks ahead of a right target position (default: as "
-    "measured in the last validation, else 0)"
-)
 END_HELP = (
     "step-by-step decoding, encodings that rotate cross-attention: no EOS while the last source "
     "token is farther from the target position than this (default: with --alignment-gain half of "
@@ -79,7 +75,6 @@ class WindowOptions:
     attention_window: Optional[int] = option(None, WINDOW_HELP, minimum=1)
     cross_attention_window: Optional[int] = option(None, CROSS_WINDOW_HELP, minimum=1)
     alignment_gain: Optional[float] = option(None, GAIN_HELP)
-    alignment_offset: Optional[float] = option(None, OFFSET_HELP)
     alignment_end: Optional[float] = option(None, END_HELP, minimum=0)
 
 

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, KeyCache, SourceState
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.source_attention import SourceAttention, Step
-from cape_fairseq.models.token_windows import AlignedTokens
+from cape_fairseq.models.token_windows import AlignedToken
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
 from cape_fairseq.modules.graph import KeepInGraph
 from cape_fairseq.modules.layers import DecoderLayer
 from cape_fairseq.modules.masks import drop_bos
-from cape_fairseq.modules.plan import EVERY, LayerBiases, SidePlan
+from cape_fairseq.modules.plan import LayerBiases, SidePlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise
@@ -30,7 +30,6 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         heads, limit = cfg.decoder.attention_heads, cfg.max_target_positions
         side = Side("decoder", cfg.decoder.layers, self.embed_dim, heads, limit, self.padding_idx)
         self.build_positions(cfg, side)
-        self.register_buffer("look_ahead", torch.zeros(2, dtype=torch.long))
 
     def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: Any) -> None:
         super().build_output_projection(cfg, dictionary, embed_tokens)
@@ -61,17 +60,20 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
         source, (hidden,) = encoder_out[SOURCE_STATE], encoder_out["encoder_out"]
-        plan, aligned = self.plan_layers(prev_output_tokens, source, noise, step, weighted)
+        layout = find_layout(prev_output_tokens, self.padding_idx)
+        plan, aligned = self.plan_layers(layout, source, noise, step, weighted)
+        if self.training and torch.is_grad_enabled():
+            self.encoding.count_lengths(layout, source.layout)
+
         x = self.embed(prev_output_tokens[:, -step.queries :], plan)
         states, weights = self.run_layers(x, plan, hidden, incremental_state)
         x = self.finish(states[-1], features_only)
-        if self.follows(aligned, step):
-            self.follow_alignment(aligned, weights[self.num_layers - 1], step)
-        if aligned is not None and not features_only:
-            x = self.delay_end(x, aligned, step)
+        if aligned is not None:
+            self.update_cache(step.cache, aligned, weights.get(self.num_layers - 1))
+        if step.cache is not None and not features_only:
+            x = self.delay_end(x, step.cache)
         attention = None
-        is_whole = plan.cross_attention.blocks[0].keys is EVERY
-        if wanted in weighted and wanted in weights and is_whole:
+        if wanted in weighted and wanted in weights:
             attention = self.average_weights(weights[wanted], encoder_out)
         return x, {"attn": [attention], "inner_states": states}
 
@@ -93,30 +95,29 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         return is_asked and self.token_windows.cross_attention is None
 
     def plan_layers(
-        self, tokens: Tensor, source: SourceState, noise: Noise, step: Step, weighted: list[int]
-    ) -> tuple[SidePlan, AlignedTokens | None]:
-        """Plan the attentions of a step in all layers. Return also the tokens of an alignment.
+        self, layout: Layout, source: SourceState, noise: Noise, step: Step, weighted: list[int]
+    ) -> tuple[SidePlan, AlignedToken | None]:
+        """Plan the attentions of a step in all layers. Return also the token of a step that knows
+        where it is in the source.
 
         Args:
-            tokens: int64 [B, T].
+            layout: of all target tokens, [B, T].
             weighted: layers that return the weights of their cross-attention.
         """
-        layout = find_layout(tokens, self.padding_idx)
         augmented, attended = self.place_tokens(layout, noise, source.statistic)
-        if self.training and torch.is_grad_enabled():
-            self.is_in_training = self.is_new_validation = True
-            self.encoding.count_lengths(layout, source.layout)
         queries = layout.select(slice(-step.queries, None))
         augmented = augmented[:, -step.queries :]
         cross_plan, aligned = self.plan_cross_attention(queries, augmented, source, step)
         keys, attended = self.find_keys(layout, attended, step)
-        length = tokens.size(1)
+        length = layout.padding.size(1)
+        if aligned is not None and self.token_windows.alignment is not None:
+            weighted = [*weighted, self.num_layers - 1]
         plan = SidePlan(
             self.encoding.embed(augmented, length),
             self.compute_biases(queries, None if step.has_source_keys else source, length),
             self.plan_self_attention(keys, attended, step.queries, causal=True),
             cross_plan,
-            [*weighted, self.num_layers - 1] if self.follows(aligned, step) else weighted,
+            weighted,
         )
         return plan, aligned
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,6 @@ class SourceState(NamedTuple):
     statistic: Tensor | None = None  # of PositionEncoding.compute_statistic, [B, 1]
     last: Tensor | None = None  # position of the last token, [B, 1]
     scale: float | None = None  # the source scale, with a window of cross-attention
-    training_length: Tensor | None = None  # L, int64 []; 0 if unknown
 
     def select(self, rows: Tensor) -> SourceState:
         """Return the state of some texts, int64 [R]."""
@@ -74,4 +73,4 @@ class KeyCache:
         """Return the cache of some rows, int64 [R]; a beam chooses a row several times."""
         states = {layer: x.index_select(1, rows) for layer, x in self.states.items()}
         position = None if self.position is None else self.position.index_select(0, rows)
-        return KeyCache(states, position, delays_end=self.delays_end)
+        return replace(self, states=states, position=position, is_early=None)

@@ -93,8 +93,6 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             return SourceState(layout.expand(), statistic=statistic)
         positions = positions.expand(layout.padding.shape)
         state = SourceState(layout.expand(), positions, statistic)
-        length = self.training_lengths.find_training_length()
-        state = state._replace(training_length=length)
         if self.token_windows.cross_attention is not None:
             state = state._replace(scale=float(self.source_scale))  # a GPU is waited for
         elif not self.token_windows.tracks_source:

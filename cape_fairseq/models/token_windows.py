@@ -17,23 +17,21 @@ from cape_fairseq.modules.windows import Window
 from cape_fairseq.options import format_flag, require
 
 EOS_PENALTY = 1e4  # finite: fairseq must be able to force EOS at the longest length
-MAX_REACH = 20  # of cross-attention, by default
 LONGEST_RATIO = 1.5  # to the scaled source: longer outputs may always end
 
 
-class AlignedTokens(NamedTuple):
-    """Target tokens whose cross-attention says where they are in the source."""
+class AlignedToken(NamedTuple):
+    """The target token of a step, for each text, and where it is in the source."""
 
-    position: Tensor  # float32 [B or 1, T]
-    keys: Tensor  # positions of the source tokens that they see, [B, W]
+    position: Tensor  # float32 [B or 1, 1]
+    keys: Tensor  # positions of the source tokens that it sees, [B, W]
     last: Tensor  # position of the last source token, [B, 1]
-    index: Tensor  # of the tokens in their text, [B or 1, T]
-    padding: Tensor  # bool [B, T]
-    training_length: Tensor  # int64 []
+    index: Tensor  # of the token in its text, [B or 1, 1]
+    padding: Tensor  # bool [B, 1]
 
-    def find_look_ahead(self, weights: Tensor) -> Tensor:
-        """Return how far their cross-attention looks ahead of them, c - p, from its weights
-        [B, H, T, W]: [B, T]."""
+    def compute_centroid_distance(self, weights: Tensor) -> Tensor:
+        """Return how far the centroid of the cross-attention is ahead of the token, c - p, from its
+        weights [B, H, 1, W]: [B, 1]."""
         # The mean of differences: in half precision a mean of large positions would be wrong.
         distance = self.keys.unsqueeze(1) - self.position.unsqueeze(2)
         return (weights.float().mean(1) * distance).sum(2)
@@ -42,17 +40,16 @@ class AlignedTokens(NamedTuple):
 class Alignment(NamedTuple):
     """A target position that follows the cross-attention.
 
-    After each token p becomes p + 1 + g (c - p - o), and after the last source token p + 1: c is
-    the centroid, the mean source position under the weights of the last layer's cross-attention.
+    After each token p becomes p + 1 + g (c - p), and after the last source token p + 1: c is the
+    centroid, the mean source position under the weights of the last layer's cross-attention.
     """
 
     gain: float  # g
-    offset: float | None  # o, the mean of c - p where p is right; None: that of the last validation
 
-    def advance(self, token: AlignedTokens, weights: Tensor, measured: Tensor) -> Tensor:
+    def advance(self, token: AlignedToken, weights: Tensor) -> Tensor:
         """Return the positions of the next tokens, [B, 1], from the weights of the last layer.
-        ``measured`` is the offset of the last validation. Padding before a text does not count."""
-        ahead = token.find_look_ahead(weights) - (measured if self.offset is None else self.offset)
+        Padding before a text does not count."""
+        ahead = token.compute_centroid_distance(weights)
         # Past the source there is nothing to follow: a position that stayed at the last token would
         # never tell the model to end.
         correction = torch.where(token.position < token.last, self.gain * ahead, 0.0)
@@ -75,15 +72,14 @@ class TokenWindows(NamedTuple):
         end = options.alignment_end
         if end is None and gain and reach is not None:
             end = reach / 2
-        alignment = Alignment(gain, options.alignment_offset) if gain else None
-        return cls(options.attention_window, reach, alignment, end)
+        return cls(options.attention_window, reach, Alignment(gain) if gain else None, end)
 
     @property
     def tracks_source(self) -> bool:
         """Return whether steps know where in the source their token is."""
         return self.alignment is not None or self.end is not None
 
-    def find_early(self, token: AlignedTokens) -> Tensor:
+    def find_early(self, token: AlignedToken) -> Tensor:
         """Return whether the last source token is too far for a text to end, bool [B, 1]."""
         is_far = token.last - token.position > self.end
         return is_far & (token.index < LONGEST_RATIO * token.last)
@@ -101,13 +97,6 @@ class TokenWindows(NamedTuple):
         return Window(reach, reach)
 
 
-def choose_reach(training_length: Tensor) -> Tensor:
-    """Return the default window of cross-attention for a training length, int64 []; 0 if that is
-    unknown."""
-    reach = (training_length // 2).clamp(max=MAX_REACH)
-    return torch.where(training_length > 0, reach, MAX_REACH)
-
-
 def follows_alignment(model: Any) -> bool:
     """Return whether the target positions of a model follow the alignment."""
     windows = getattr(getattr(model, "decoder", None), "token_windows", None)
@@ -119,13 +108,10 @@ def validate_windows(options: Any, rotates_cross_attention: bool) -> None:
     gain = options.alignment_gain
     if gain is not None:
         require(0 <= gain <= 1, "alignment_gain", gain, "from 0 to 1")
-    for name in ("cross_attention_window", "alignment_gain", "alignment_offset", "alignment_end"):
+    for name in ("cross_attention_window", "alignment_gain", "alignment_end"):
         value = getattr(options, name)
         expected = "left out: this encoding does not rotate cross-attention, as rope_cross does"
         require(value is None or rotates_cross_attention, name, value, expected)
-    offset = options.alignment_offset
-    expected = "left out without --alignment-gain"
-    require(offset is None or gain is not None, "alignment_offset", offset, expected)
     given = "--alignment-gain" if gain else "--alignment-end"
     if not gain and options.alignment_end is None:
         return

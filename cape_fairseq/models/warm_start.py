@@ -21,7 +21,6 @@ from cape_fairseq.models.checkpoint import (
     LEARNED_POSITIONS,
     LENGTH_COUNTS,
     LONGEST,
-    LOOK_AHEAD,
     SCALE,
     Identity,
     State,
@@ -34,13 +33,15 @@ from cape_fairseq.positions import ENCODINGS
 logger = logging.getLogger(__name__)
 
 POSITIONS = re.compile(r"(encoder|decoder)\.(positions\.|layers\.\d+\.self_attn\.kernel\.)")
-# fairseq's sinusoids, and what fairseq 0.12.2 stores for an inference path of its own.
+# fairseq's sinusoids, what fairseq 0.12.2 stores for an inference path of its own, and what
+# validation measured before version 1.2.0.
 UNUSED = re.compile(
     r"(encoder|decoder)\.embed_positions\.(weights|_float_tensor)|"
-    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)|"
+    r"decoder\.look_ahead"
 )
 BASE = ".positions.base_encoding."  # FLOATER's
-MEASURED = (LENGTH_COUNTS, LONGEST, LOOK_AHEAD)  # in training
+MEASURED = (LENGTH_COUNTS, LONGEST)  # in training
 LAYER = re.compile(r"\.layers\.\d+\.")
 
 

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 def check_rules(model: nn.Module) -> None:
     """Check that a model of rows has no rule for long texts that counts the target from the first
-    source token, where the context begins, and let validation measure no offset of them.
+    source token, where the context begins.
 
     Raises:
         ValueError: it has one.
@@ -26,7 +26,6 @@ def check_rules(model: nn.Module) -> None:
             "--cross-attention-window, --alignment-gain and --alignment-end are for texts without "
             "context; leave them out, or --source-context"
         )
-    model.decoder.measures_offset = False
 
 
 def check_lengths(split: str, rows: Rows, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Target positions that follow the alignment, and the look-ahead that validation measures."""
+"""Target positions that follow the alignment, and the rule of the end."""
 
 import math
 
@@ -19,7 +19,7 @@ from tests.models.support import (
 from tests.support import EOS, PAD, make_batch
 
 
-def follow_slowly(model, source, target, gain, offset):
+def follow_slowly(model, source, target, gain):
     """Positions of one text's tokens by the formula, from the weights of the last layer."""
     keys = SCALE * torch.arange(source.size(1)).double()
     found = []
@@ -37,7 +37,7 @@ def follow_slowly(model, source, target, gain, offset):
             weights = found[-1][0, :, 0].double().mean(0)
             centroid = float((weights * keys).sum())
             follows = position < float(keys[-1])
-            position = position + 1 + follows * gain * (centroid - position - offset)
+            position = position + 1 + follows * gain * (centroid - position)
             position = max(position, 0.0)
             assert abs(float(state[KEY_CACHE].position) - position) < 1e-4
     return positions
@@ -46,9 +46,9 @@ def follow_slowly(model, source, target, gain, offset):
 class TestAlignment:
     @pytest.mark.parametrize("system", CROSS)
     def test_positions_follow_the_formula(self, system):
-        model = build_windows(system, reach=4, alignment_gain=0.2, alignment_offset=-1.0)
+        model = build_windows(system, reach=4, alignment_gain=0.1)
         source, target = make_batch([10]), make_batch([40], begin=True)
-        positions = follow_slowly(model, source, target, 0.2, -1.0)
+        positions = follow_slowly(model, source, target, 0.1)
         assert max(abs(p - i) for i, p in enumerate(positions)) > 1
         assert positions[-1] > 9 * SCALE  # the target overruns its source
 
@@ -131,7 +131,7 @@ class TestEnd:
         scores, _ = decode_in_steps(model, source, target)
         expected, _ = decode_in_steps(free, source, target)
         difference = expected - scores
-        positions = range(30) if gain is None else follow_slowly(free, source, target, gain, 0.0)
+        positions = range(30) if gain is None else follow_slowly(free, source, target, gain)
         is_early = self.find_early(positions)
         assert any(is_early)
         torch.testing.assert_close(
@@ -162,57 +162,3 @@ class TestEnd:
                 torch.testing.assert_close(
                     hypothesis["positional_scores"], expected, atol=1e-4, rtol=0
                 )
-
-
-class TestLookAhead:
-    @pytest.mark.parametrize("left", [False, True])
-    def test_it_is_that_of_tokens_in_the_middle(self, left):
-        model = build_windows("rope_cross", reach=None)
-        model.decoder.is_in_training = True
-        model.encoder.training_lengths.longest.fill_(12)  # a window of 6, and 3 tokens at the ends
-        found = []
-        attention = model.decoder.layers[-1].encoder_attn
-        attention.register_forward_hook(lambda module, args, out: found.append(out[1]))
-        ahead = []
-        for lengths, target_lengths in (([19, 12], [18, 11]), ([7, 15], [9, 16])):
-            source, target = make_batch(lengths, left), make_batch(target_lengths, begin=True)
-            decode(model, source, target)
-            weights = found.pop().double()
-            for row, (s, t) in enumerate(zip(lengths, target_lengths, strict=True)):
-                first = source.size(1) - s if left else 0
-                for i in range(3, t - 3):
-                    if i > SCALE * (s - 1) - 3:
-                        continue
-                    distance = SCALE * torch.arange(s).double() - i
-                    own = weights[row, :, i, first : first + s] * (distance.abs() <= 6)
-                    own = own / own.sum(1, keepdim=True)
-                    ahead.append(float((own.mean(0) * distance).sum()))
-        assert int(model.decoder.look_ahead[1]) == len(ahead) > 10
-        expected = sum(ahead) / len(ahead)
-        assert float(model.decoder.measured_offset) == pytest.approx(expected, abs=1e-3)
-
-    def test_each_validation_begins_anew(self):
-        model = build_windows("rope_cross", reach=None)
-        model.decoder.is_in_training = True
-        source, target = make_batch([70]), make_batch([70], begin=True)
-        decode(model, source, target)
-        once = model.decoder.look_ahead.clone()
-        decode(model, source, target)
-        assert torch.equal(model.decoder.look_ahead, 2 * once)
-        model.train()
-        model(source, None, target)
-        assert torch.equal(model.decoder.look_ahead, 2 * once)
-        model.eval()
-        decode(model, source, target)
-        assert torch.equal(model.decoder.look_ahead, once)
-
-    def test_it_is_the_default_offset(self):
-        source, target = make_batch(SOURCE), make_batch(TARGET, begin=True)
-        given = build_windows("rope_cross", cross=4, alignment_gain=0.2, alignment_offset=1.5)
-        model = build_windows("rope_cross", cross=4, alignment_gain=0.2)
-        model.decoder.look_ahead.copy_(torch.tensor([3 * 1024, 2]))
-        real = target != PAD
-        found, expected = (decode_in_steps(m, source, target)[0][real] for m in (model, given))
-        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-        other = build_windows("rope_cross", cross=4, alignment_gain=0.2, alignment_offset=0.0)
-        assert not torch.allclose(decode_in_steps(other, source, target)[0][real], expected)

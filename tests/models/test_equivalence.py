@@ -87,15 +87,17 @@ def test_alignments_equal_fairseqs():
 
 
 @pytest.mark.parametrize("layer", [0, 1])
-def test_weights_of_a_layer_where_the_look_ahead_is_measured(layer):
-    """With an alignment the weights of the last layer are needed, too."""
-    source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)
-    model = build("rope_cross")
-    model.train()(source, None, target)
+def test_weights_of_a_layer_beside_those_of_an_alignment(layer):
+    """In a step the alignment needs those of the last layer, too."""
+    source, target = make_batch([7, 3], left=True), make_batch([6, 4], begin=True)[:, :1]
+    aligned, model = build("rope_cross", alignment_gain=0.1), build("rope_cross")
     with torch.no_grad():
-        _, extra = model.eval()(source, None, target, alignment_layer=layer)
-    assert model.decoder.look_ahead[1] > 0
-    assert extra["attn"][0].shape == (2, 6, 7)
+        found, expected = (
+            m.decoder(target, m.encoder(source), {}, alignment_layer=layer)[1]["attn"][0]
+            for m in (aligned, model)
+        )
+    assert found.shape == (2, 1, 7)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("system", ["sinpos", "rope_cross"])

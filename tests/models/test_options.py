@@ -36,7 +36,6 @@ class TestOptions:
             ("sinpos", {"alignment_gain": 0.1}, "alignment-gain"),
             ("rope_cross", {"attention_window": 0}, "attention-window"),
             ("rope_cross", {"alignment_gain": 1.1}, "alignment-gain"),
-            ("rope_cross", {"alignment_offset": 1.0}, "alignment-offset"),
             ("rope_cross", {"alignment_end": math.nan}, "alignment-end"),
             ("rope_cross", {"attention_window": "20"}, "attention-window"),
             ("rope_cross", {"alignment_end": 1.0, "no_cross_attention": True}, "alignment-end"),

@@ -177,10 +177,8 @@ def test_rules_that_count_from_the_first_source_token_are_errors(data_bin, rules
     with pytest.raises(ValueError, match="--source-context"):
         task.build_model(options)
     model = make_task(data_bin).build_model(options)
-    assert model.decoder.measures_offset
     options = Namespace(arch="rope_cross_transformer_tiny", **SMALL, attention_window=5)
     model = make_task(data_bin, source_context=1).build_model(options)
-    assert not model.decoder.measures_offset
     model.encoder.training_lengths.longest.fill_(50)
     assert LongText.of(model, LongTextOptions()).options is not None
     assert LongText.of(model, LongTextOptions(), has_context=True).options is None

@@ -87,8 +87,7 @@ def force(model: torch.nn.Module, texts: list[Text]) -> tuple[Tensor, Tensor]:
 
 def measure(model: torch.nn.Module, texts: list[Text], gain: float) -> dict:
     """Measure forced texts with a gain."""
-    alignment = Alignment(gain, float(model.decoder.measured_offset))
-    model.set_token_windows(TokenWindows(WINDOW, CROSS_WINDOW, alignment))
+    model.set_token_windows(TokenWindows(WINDOW, CROSS_WINDOW, Alignment(gain)))
     positions, losses = force(model, texts)
     lost = found = 0
     for text, position in zip(texts, positions, strict=True):
