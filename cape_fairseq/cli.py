@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 from cape_fairseq import __version__
-from cape_fairseq.command_line import UserError, add_user_dir, build_parser
+from cape_fairseq.command_line import add_user_dir, build_parser
+from cape_fairseq.errors import UserError
 
 GROUPS = {
     "encodings": {
@@ -35,8 +36,8 @@ GROUPS = {
     "models": {
         "average": ("inference.average", "average checkpoints"),
         "translate": ("inference.translate", "translate raw text"),
-        "import": ("inference.import_model", "import OPUS-MT, M2M-100 or NLLB from Hugging Face"),
-        "export": ("inference.export", "export to CTranslate2"),
+        "import": ("importing.import_model", "import OPUS-MT, M2M-100 or NLLB from Hugging Face"),
+        "export": ("exporting.export", "export to CTranslate2"),
     },
 }
 ENCODINGS_EXAMPLES = """

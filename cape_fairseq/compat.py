@@ -20,8 +20,7 @@ from fairseq.models.ema.ema import EMA
 from fairseq.trainer import Trainer
 from numpy._core.multiarray import _reconstruct
 
-from cape_fairseq.optim.hold import hold_in_trainer
-from cape_fairseq.patches import Patch, find_scripts
+from cape_fairseq.patches import Patch, list_scripts
 
 logger = logging.getLogger(__name__)
 
@@ -275,8 +274,7 @@ def list_patches() -> list[Patch]:
         Patch(PathManager, "copy", copy_completely),
         Patch(Trainer, "load_checkpoint", load_with_options),
         Patch(Trainer, "_prepare_sample", mark_dummy_batches),
-        Patch(Trainer, "_build_optimizer", hold_in_trainer),
         Patch(EMA, "__init__", copy_integers),
         Patch(EMA, "restore", keep_versions),
-        *(Patch(script, "main", reject_other_task) for script in find_scripts("validate")),
+        *(Patch(script, "main", reject_other_task) for script in list_scripts("validate")),
     ]

@@ -32,7 +32,7 @@ def install(patches: Iterable[Patch]) -> None:
             setattr(owner, name, wrapped)
 
 
-def find_scripts(name: str) -> Iterator[ModuleType]:
+def list_scripts(name: str) -> Iterator[ModuleType]:
     """Yield the modules that fairseq's command ``name`` runs as: its own, or that of a script."""
     for module_name in (f"fairseq_cli.{name}", "__main__", "__mp_main__"):
         module = sys.modules.get(module_name)

@@ -23,7 +23,7 @@ from fairseq.trainer import Trainer
 from torch import distributed
 from torch.multiprocessing import ProcessExitedException
 
-from cape_fairseq.patches import Patch, find_scripts
+from cape_fairseq.patches import Patch, list_scripts
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def is_any_signalled(device: torch.device) -> bool:
 def list_patches() -> list[Patch]:
     """List what lets a training end so, wherever fairseq-train runs."""
     patches = [Patch(distributed_utils, "call_main", forward_signal)]
-    for script in find_scripts("train"):
+    for script in list_scripts("train"):
         patches.append(Patch(script, "validate_and_save", stop_when_signalled))
         patches.append(Patch(script, "train", catch_sigterm))
     return patches

@@ -44,10 +44,10 @@ for item in "${items[@]}"; do
     [[ $name =~ ^[A-Za-z0-9_.-]+$ ]] || stop "ENCODINGS names '$name'; give letters, digits, _, . and -"
     case $name in tok | bpe | data-bin) stop "ENCODINGS names '$name', a folder of OUT; give another name" ;; esac
     case " ${names[*]} " in *" $name "*) stop "ENCODINGS has $name twice; give one of them another name" ;; esac
-    check_arch "${encoding}_transformer$SIZE"
     names+=("$name") encodings+=("$encoding") variants+=("$variant")
 done
 [ ${#names[@]} -gt 0 ] || stop "ENCODINGS is empty; give encodings, such as 'sinpos; cape; rope_cross'"
+check_arch "${encodings[@]/%/_transformer$SIZE}"
 
 # 1. Tokenization, byte-pair encoding and binarization (recipes/environment.sh).
 DATA=$OUT/data-bin
@@ -103,12 +103,6 @@ for seed in "${SEEDS[@]}"; do
 done
 
 # 3. The report.
-list_files() {  # list_files FILE [SUFFIX]: NAME SUFFIX=FILE,FILE... of every system; a FILE for each seed
-    local name
-    for name in "${names[@]}"; do
-        echo "$name${2:-}=$(printf ",$OUT/$name/%s/$1" "${SEEDS[@]}" | cut -c2-)"
-    done
-}
 report() {
     local test title files name length=()
     text "# Comparison of position encodings" "" "Seeds: ${SEEDS[*]}. See also the [settings](settings)."
@@ -118,13 +112,7 @@ report() {
             within) title="Stacks of $((LONGEST / 2)) to $LONGEST tokens" ;;
             beyond) title="Stacks of at least $((4 * LONGEST)) tokens" length=(--train-length "$LONGEST") ;;
         esac
-        text "" "## $title" ""
-        mapfile -t files < <(list_files "$test.txt")
-        if [ "$test" != sentences ]; then mapfile -t -O "${#files[@]}" files < <(list_files sentences.txt .one_by_one); fi
-        run cape-fairseq compare --language "$TGT" "${files[@]}"
-        mapfile -t files < <(list_files "$test.loss.txt")
-        text "" "### Loss by target position" ""
-        run cape-fairseq position-loss "${files[@]}" --plot "$OUT/loss.$test.png" "${length[@]}"
+        report_test "$test" "$title" --plot "$OUT/loss.$test.png" "${length[@]}"
         text "" "![loss by position](loss.$test.png)"
     done
     text "" "## Learning curves" "" "![learning curves](learning_curves.png)" ""

@@ -12,6 +12,7 @@ if ! command -v cape-fairseq >/dev/null 2>&1; then
     fi
     PATH=$ROOT/.venv/bin:$PATH
 fi
+source "$ROOT/recipes/report.sh"
 PROGRESS=()
 USER_DIR=${USER_DIR:-$ROOT/cape_fairseq}  # or a folder with encodings of your own (docs/development.md)
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
@@ -61,18 +62,14 @@ need() {  # need NAME TEXT: stop unless the setting NAME is given
     [ -n "${!1:-}" ] || stop "$1 is not given; $2"
 }
 
-check_arch() {  # check_arch NAME: stop unless there is this architecture
-    local encodings sizes
+check_arch() {  # check_arch NAME...: stop unless there are these architectures
+    local missing
     if [ -n "$DRY_RUN" ]; then return; fi
-    # Of this package, without an import of fairseq, which takes seconds.
-    encodings=$(sed -n 's/^@register_encoding("\([a-z0-9_]*\)".*/\1/p' "$ROOT"/cape_fairseq/positions/*.py | paste -sd '|')
-    sizes=$(sed -n 's/^    "\(_[a-z0-9_]*\)": .*/\1/p' "$ROOT/cape_fairseq/models/architectures.py" | paste -sd '|')
-    if [[ $1 =~ ^($encodings)_transformer($sizes)?$ ]]; then return; fi
-    python -c 'import argparse, sys; from fairseq import utils
-utils.import_user_module(argparse.Namespace(user_dir=sys.argv[2]))
+    missing=$(python -c 'import argparse, sys; from fairseq import utils
+utils.import_user_module(argparse.Namespace(user_dir=sys.argv[1]))
 from fairseq.models import ARCH_MODEL_REGISTRY
-sys.exit(sys.argv[1] not in ARCH_MODEL_REGISTRY)' "$1" "$USER_DIR" > /dev/null 2>&1 \
-        || stop "there is no architecture $1 in $USER_DIR; cape-fairseq encodings lists those of this package"
+print(*(name for name in sys.argv[2:] if name not in ARCH_MODEL_REGISTRY))' "$USER_DIR" "$@" 2> /dev/null) || stop "$USER_DIR cannot be imported as --user-dir"
+    [ -z "$missing" ] || stop "there is no architecture $missing in $USER_DIR; cape-fairseq encodings lists those of this package"
 }
 
 read_options() {  # read_options "$@": OPTIONS of fairseq-train, the words of EXTRA and what follows --
@@ -89,10 +86,6 @@ read_options() {  # read_options "$@": OPTIONS of fairseq-train, the words of EX
     OPTIONS+=("$@")
 }
 
-run() {  # run COMMAND...: run a command, or print it as it can be pasted into a shell
-    if [ -z "$DRY_RUN" ]; then "$@"; else echo "${*@Q}"; fi
-}
-
 write() {  # write FILE COMMAND...: write the whole output of a command to FILE, unless FILE exists
     local file=$1; shift
     if [ -e "$file" ]; then return; fi
@@ -100,10 +93,6 @@ write() {  # write FILE COMMAND...: write the whole output of a command to FILE,
     "$@" 2>&1 > "$file.part" | python "$ROOT/recipes/keep_log.py" "${file%.*}.log" || stop_after "${file%.*}.log" "$file could not be written"
     grep -a '| WARNING | cape_fairseq' "$file.part" >&2 || true  # fairseq-generate's messages are in its output
     mv "$file.part" "$file"
-}
-
-text() {  # text LINE...: lines of a report
-    [ -n "$DRY_RUN" ] || printf '%s\n' "$@"
 }
 
 write_report() {  # the output of the function report in OUT/report.md

@@ -76,7 +76,7 @@ case $WAY in
         # Measured for a width of 128 (docs/pretrained.md); the rate of wider models is a guess.
         if [ "${WIDTH:-512}" -lt 512 ]; then LR=${LR:-2e-3}; else LR=${LR:-3e-4}; fi
         if [ -z "$LONGEST" ] && [ -e "$IMPORTED" ]; then
-            LONGEST=$(python -c 'import sys; from cape_fairseq.inference.checkpoints import find_longest; print(find_longest(sys.argv[1]))' "$IMPORTED/model.pt" 2>> "$OUT/import.log")
+            LONGEST=$(python -c 'import sys; from cape_fairseq.inference.checkpoints import choose_longest; print(choose_longest(sys.argv[1]))' "$IMPORTED/model.pt" 2>> "$OUT/import.log")
         fi
         LONGEST=${LONGEST:-400}
         TRAINING=(--task stacked_translation --stack-junction none --stack-probability 1

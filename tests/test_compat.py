@@ -15,7 +15,7 @@ from fairseq.models import build_model
 
 from cape_fairseq.compat import reject_other_task
 from cape_fairseq.inference.checkpoints import build_checkpoint
-from cape_fairseq.patches import Patch, find_scripts, install
+from cape_fairseq.patches import Patch, install, list_scripts
 from tests.support import SMALL, SmallTask, build, build_stock, fairseq, make_batch, train
 
 SOURCE, TARGET = make_batch([7, 5], left=True), make_batch([6, 6], begin=True)
@@ -113,9 +113,9 @@ def test_a_script_of_the_user_is_left_alone(tmp_path, monkeypatch):
     script.__file__ = str(tmp_path / "validate.py")
     monkeypatch.setitem(sys.modules, "__main__", script)
 
-    assert script not in find_scripts("validate")
+    assert script not in list_scripts("validate")
     script.__file__ = str(tmp_path / "fairseq_cli" / "validate.py")
-    assert script in find_scripts("validate")
+    assert script in list_scripts("validate")
 
 
 def test_patches_are_installed_once():

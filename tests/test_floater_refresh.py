@@ -22,7 +22,7 @@ def read_dynamics(path, data) -> dict[str, torch.Tensor]:
     """The parameters of the dynamics and their moments in Adam, by name."""
     state = torch.load(path, weights_only=True)
     moments = state["last_optimizer_state"]["state"]
-    model, _, _ = load_model(path, data)
+    model, *_ = load_model(path, data)
     found = {}
     for number, (name, parameter) in enumerate(model.named_parameters()):
         if ".dynamics." in name or ".initial" in name:

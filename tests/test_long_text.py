@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from cape_fairseq import load
-from cape_fairseq.command_line import UserError
-from cape_fairseq.inference.checkpoints import find_train_length, load_model
-from cape_fairseq.inference.long_text import LongText, LongTextOptions
+from cape_fairseq.errors import UserError
+from cape_fairseq.inference.checkpoints import load_model, read_train_length
+from cape_fairseq.inference.long_text import LongTextOptions, LongTextPolicy
 from cape_fairseq.models.config import WindowOptions
 from cape_fairseq.models.token_windows import Alignment, TokenWindows
 from cape_fairseq.options import list_fields
@@ -97,7 +97,7 @@ class TestGenerate:
         stacks = ("--stack-junction", "none", "--stack-sentences", 3)
         more = ("--task", task, *(stacks if task == "stacked_translation" else ()))
         found = generate(data_bin, checkpoint, ALIGNED, *more, "--score-reference")
-        model, pairs, _ = load_model(checkpoint, data_bin)
+        model, pairs, *_ = load_model(checkpoint, data_bin)
         set_windows(model, **ALIGNED)
         rows = {kind: read_rows(found, kind) for kind in "SHP"}
         for number in list(rows["P"])[:3]:
@@ -144,7 +144,7 @@ class TestGenerate:
 def test_windows_are_given_or_those_of_training_or_the_default(trained, given, expected):
     model = build("rope_cross", **trained)
     model.encoder.training_lengths.longest.fill_(50)
-    windows = LongText.of(model, LongTextOptions(**given)).windows
+    windows = LongTextPolicy.of(model, LongTextOptions(**given)).windows
     gain = min(4 / given.get("training_length", 50), 0.1)
     assert windows == TokenWindows(expected[0], expected[1], Alignment(gain), expected[2])
 
@@ -173,7 +173,7 @@ def test_outputs_end_at_the_limit_of_their_own_source():
 
 class TestTranslate:
     def test_long_lines_are_translated_in_one_pass(self, data_bin, checkpoint):
-        assert find_train_length(checkpoint) > 5
+        assert read_train_length(checkpoint) > 5
         line = "the old man buys a book " * 20
         options = {"attention_window": 6, "cross_attention_window": 5, "alignment_gain": 0.1}
         translator = load(checkpoint, data=data_bin, tokenizer="space", **options)

@@ -6,7 +6,7 @@ import pytest
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
-from tests.inference.hugging_face import save_marian
+from tests.importing.hugging_face import save_marian
 from tests.recipes.support import RECIPES, call
 
 pytest.importorskip("transformers")
@@ -39,5 +39,5 @@ def test_all_ways_from_an_imported_model(tmp_path):
     texts, path = read(out / "documents.en"), out / "long-rope_cross"
     assert len(texts) == len(set(read(text / "test.documents")))
     translator = load(path / "checkpoint_best.pt")
-    assert translator.long_text.has(500)
+    assert translator.long_text_policy.has(500)
     assert translator.translate(texts, split=False) == read(path / "after.one-pass")

@@ -5,15 +5,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cape_fairseq.command_line import (
-    UserError,
-    build_parser,
-    parse_count,
-    parse_edges,
-    read_pairs,
-    write_atomically,
-)
+from cape_fairseq.command_line import build_parser, parse_count, parse_edges
 from cape_fairseq.data.stacking import JUNCTIONS, edit_junctions, edit_sentence, group_by_tokens
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import read_pairs, write_atomically
 
 EXAMPLES = """
   cape-fairseq derive length --source train.en --target train.de --output short --max 50

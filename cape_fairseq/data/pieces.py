@@ -8,7 +8,7 @@ import sys
 
 import sentencepiece
 
-from cape_fairseq.command_line import decode_lines
+from cape_fairseq.files import decode_lines
 
 
 def main(argv: list[str]) -> None:

@@ -1,25 +1,23 @@
 """Codes of languages that begin every source or target of a model of many languages."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from cape_fairseq.command_line import UserError
+from cape_fairseq.data.model_folder import ModelFolder
+from cape_fairseq.errors import UserError
 
 PREFIXES = "prefixes.json"  # of a model of many languages, imported for two of them
 
 
-def read_prefixes(folders: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the words that begin every source and every target, codes of languages: those of the
-    first folder that has some."""
-    paths = [folder / PREFIXES for folder in folders if (folder / PREFIXES).is_file()]
-    if not paths:
+def read_prefixes(folder: ModelFolder) -> tuple[list[str], list[str]]:
+    """Return the words that begin every source and every target, codes of languages."""
+    files = folder.find([PREFIXES])
+    if not files:
         return [], []
-    path = paths[0]
+    path = files[0]
     try:
         prefixes = json.loads(path.read_text(encoding="utf-8-sig"))
         sides = prefixes["source"], prefixes["target"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cape_fairseq.command_line import UserError
+from cape_fairseq.errors import UserError
 
 PAPER_MIN_TOKENS = 300
 JUNCTIONS = ("comma", "none")
@@ -65,7 +65,7 @@ def edit_junctions(sentences: Sequence, edit: Callable[[Any, bool, bool], Any]) 
     return [edit(sentence, i > 0, i < last) for i, sentence in enumerate(sentences)]
 
 
-def find_documents(documents: Sequence | None, count: int) -> Iterator[range]:
+def group_documents(documents: Sequence | None, count: int) -> Iterator[range]:
     """Yield the consecutive sentences of each document; all are one document by default."""
     start = 0
     for end in range(1, count + 1):
@@ -86,7 +86,7 @@ def group_by_tokens(
     of a document.
     """
     groups = []
-    for document in find_documents(documents, len(lengths)):
+    for document in group_documents(documents, len(lengths)):
         start, total = document.start, 0
         for number in document:
             total += lengths[number]
@@ -112,7 +112,7 @@ def sample_groups(
     """
     generator = np.random.default_rng(list(key))
     groups = []
-    for document in find_documents(documents, len(lengths)):
+    for document in group_documents(documents, len(lengths)):
         start = document.start
         while start < document.stop:
             stop = start + 1

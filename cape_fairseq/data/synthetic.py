@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from cape_fairseq.command_line import build_parser, format_table, write_atomically, write_folder
+from cape_fairseq.command_line import build_parser, format_table
 from cape_fairseq.data.grammar import (
     Pair,
     PronounSentence,
@@ -18,6 +18,7 @@ from cape_fairseq.data.grammar import (
     make_pronoun_sentence,
     make_sentence,
 )
+from cape_fairseq.files import write_atomically, write_folder
 
 EXAMPLES = """
   cape-fairseq synthetic-corpus corpus

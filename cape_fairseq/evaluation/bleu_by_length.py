@@ -13,7 +13,6 @@ from sacrebleu.significance import PairedTest
 from tqdm import tqdm
 
 from cape_fairseq.command_line import (
-    UserError,
     add_files,
     add_results,
     build_parser,
@@ -22,9 +21,9 @@ from cape_fairseq.command_line import (
     parse_edges,
     parse_files,
     plot_axes,
-    read_lines,
     write_results,
 )
+from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.generated import Sentence, read_runs, read_translations
 from cape_fairseq.evaluation.scores import (
     build_bleu,
@@ -32,6 +31,7 @@ from cape_fairseq.evaluation.scores import (
     compute_length_ratio,
     format_signature,
 )
+from cape_fairseq.files import read_lines
 
 EXAMPLES = """
   cape-fairseq bleu-by-length sinpos=sinpos.txt cape=cape.txt --plot bleu.png

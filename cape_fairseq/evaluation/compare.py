@@ -86,12 +86,12 @@ def measure(
     return {
         "signature": format_signature(language, tokenize),
         "systems": systems,
-        "other_references": find_others(references, base),
-        "other_words": find_others(joined_words, base),
+        "other_references": list_others(references, base),
+        "other_words": list_others(joined_words, base),
     }
 
 
-def find_others(references: dict[str, list[str]], base: str) -> list[str]:
+def list_others(references: dict[str, list[str]], base: str) -> list[str]:
     """Return the systems whose references differ from those of the first."""
     return [name for name, own in references.items() if own != references[base]]
 

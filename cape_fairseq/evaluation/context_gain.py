@@ -14,7 +14,6 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from cape_fairseq.command_line import (
-    UserError,
     add_files,
     add_results,
     add_user_dir,
@@ -24,10 +23,12 @@ from cape_fairseq.command_line import (
     parse_files,
     write_results,
 )
+from cape_fairseq.data.model_folder import ModelFolder
 from cape_fairseq.data.prefixes import drop_prefix, index_prefix, read_prefixes
 from cape_fairseq.data.rows import build_row, hide_marks
 from cape_fairseq.data.stacking import read_documents
-from cape_fairseq.evaluation.context import Pair, bootstrap_interval, score_pairs
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.reference_scores import Pair, bootstrap_interval, score_pairs
 from cape_fairseq.evaluation.scores import summarize_seeds
 from cape_fairseq.inference.checkpoints import LoadedModel, load_model
 
@@ -96,8 +97,8 @@ def find_wrong_context(names: list[str], number: int, count: int) -> range | Non
     """Return ``count`` consecutive sentences of another document, searched for from half the corpus
     away, or None if there are none."""
     start = (number + len(names) // 2) % len(names)
-    for offset in range(len(names)):
-        first = (start + offset) % len(names)
+    for step in range(len(names)):
+        first = (start + step) % len(names)
         is_one = names[first : first + count] == [names[first]] * count
         if is_one and names[first] != names[number]:
             return range(first, first + count)
@@ -169,7 +170,7 @@ def read_sides(loaded: LoadedModel, data: Path, subset: str) -> Sides:
     if names is None:
         raise UserError(f"there is no {path} with the document of each sentence, and no empty line")
     kept = [i for i, size in enumerate(pairs.src_sizes) if size > 1]
-    prefix = index_prefix(loaded.task.source_dictionary, read_prefixes([data])[0])
+    prefix = index_prefix(loaded.task.source_dictionary, read_prefixes(ModelFolder((data,)))[0])
     members = [pairs[i] for i in kept]
     sources, targets = ([member[side] for member in members] for side in ("source", "target"))
     return Sides(sources, targets, [names[i] for i in kept], prefix)

@@ -10,16 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cape_fairseq.command_line import (
-    UserError,
-    add_results,
-    build_parser,
-    parse_number,
-    read_pairs,
-    write_results,
-)
+from cape_fairseq.command_line import add_results, build_parser, parse_number, write_results
 from cape_fairseq.data.rows import build_row
-from cape_fairseq.evaluation.context import Pair, bootstrap_interval, score_pairs
+from cape_fairseq.errors import UserError
+from cape_fairseq.evaluation.reference_scores import Pair, bootstrap_interval, score_pairs
+from cape_fairseq.files import read_pairs
 from cape_fairseq.inference.segmentation import LOADING, add_segmentation_options, choose_cleaning
 from cape_fairseq.inference.translator import Translator
 

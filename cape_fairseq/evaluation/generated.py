@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cape_fairseq.command_line import UserError, read_lines
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import read_lines
 
 PIECE = re.compile(r"\S@@ |▁")
 MARK = " <s> "  # between the earlier sentences of a row and its text (data.rows)

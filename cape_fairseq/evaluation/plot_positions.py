@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from cape_fairseq.command_line import (
-    UserError,
     add_results,
     add_user_dir,
     build_parser,
@@ -17,6 +16,7 @@ from cape_fairseq.command_line import (
     save_figure,
     write_results,
 )
+from cape_fairseq.errors import UserError
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.positions import ENCODINGS, PositionEncoding, Side
 
@@ -42,11 +42,11 @@ def build_untrained(name: str, dim: int) -> PositionEncoding:
 def compute_vectors(encoding: PositionEncoding, positions: int, layer: int) -> Tensor:
     """Return what is added to a layer's input, or FLOATER's bias of its queries, for positions 0,
     1, ...: float32 [positions, C]."""
-    offsets = torch.arange(float(positions)).unsqueeze(0)
-    biases = encoding.attention_biases(offsets, None, positions)
+    index = torch.arange(float(positions)).unsqueeze(0)
+    biases = encoding.attention_biases(index, None, positions)
     if layer < len(biases):
         return biases[layer].self_attention.query[:, 0]
-    embeddings = encoding.embed(offsets, positions)
+    embeddings = encoding.embed(index, positions)
     if layer < len(embeddings):
         return embeddings[layer][0]
     raise UserError(f"{encoding.name} has no position vectors in layer {layer}")
@@ -73,7 +73,7 @@ def measure(
 def compute_products(vectors: np.ndarray) -> np.ndarray:
     """Return the mean dot product of two positions for each distance, [positions]."""
     products = vectors @ vectors.T
-    return np.array([products.diagonal(offset).mean() for offset in range(len(vectors))])
+    return np.array([products.diagonal(distance).mean() for distance in range(len(vectors))])
 
 
 def plot(matrices: dict[str, list[list[float]]], path: Path) -> None:

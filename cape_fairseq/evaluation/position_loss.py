@@ -156,9 +156,9 @@ def parse_train_length(text: str | None) -> int | None:
     training."""
     if text is None or text.isdecimal():
         return int(text) if text else None
-    from cape_fairseq.inference.checkpoints import find_train_length  # it imports fairseq
+    from cape_fairseq.inference.checkpoints import read_train_length  # it imports fairseq
 
-    return find_train_length(Path(text)) - 1
+    return read_train_length(Path(text)) - 1
 
 
 def main(argv: list[str]) -> None:

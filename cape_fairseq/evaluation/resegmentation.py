@@ -61,7 +61,7 @@ def resegment(text: str, references: Sequence[str]) -> list[str]:
         for word in number_words(WORD.findall(reference), numbers):
             alignment = alignment.align_word(words == word)
         starts.append(alignment.start)
-        price = np.where(stops == find_stop(reference.strip()), 0.0, MISPLACED)
+        price = np.where(stops == classify_stop(reference.strip()), 0.0, MISPLACED)
         price[[0, -1]] = 0.0
         cost = alignment.cost + np.where(is_inside, np.inf, price)
     pieces, end = [], len(words)
@@ -78,7 +78,7 @@ def number_words(words: Iterable[str], numbers: dict[str, int]) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-def find_stop(text: str) -> str:
+def classify_stop(text: str) -> str:
     """Return the kind of punctuation that ends a text, or nothing."""
     found = STOP.search(text)
     return found.lastgroup if found else ""
@@ -92,5 +92,5 @@ def read_cuts(text: str, spans: Sequence[tuple[int, int]]) -> tuple[np.ndarray, 
         before, after = spans[number - 1], spans[number]
         border = text[before[1] - 1 : after[0] + 1]
         is_inside[number] = before[1] == after[0] and not re.search(f"[{IDEOGRAPHS}]", border)
-        stops[number] = find_stop(text[max(0, before[1] - 4) : before[1]])
+        stops[number] = classify_stop(text[max(0, before[1] - 4) : before[1]])
     return stops, is_inside

@@ -7,8 +7,8 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from cape_fairseq.command_line import UserError
 from cape_fairseq.data.languages import NO_SPACES, find_code
+from cape_fairseq.errors import UserError
 
 MIN_SEEDS = 3  # of an interval
 # A sentence ends with these before white space, brackets and quotes aside, or with these anywhere.

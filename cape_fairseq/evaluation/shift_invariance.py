@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, Subset
 from tqdm import tqdm
 
 from cape_fairseq.command_line import (
-    UserError,
     add_files,
     add_results,
     add_user_dir,
@@ -23,6 +22,7 @@ from cape_fairseq.command_line import (
     save_figure,
     write_results,
 )
+from cape_fairseq.errors import UserError
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.positions.sinusoidal import Sinusoidal
 
@@ -84,7 +84,7 @@ def measure(
     """Measure the similarity of the last layers' states between offsets, by system and side."""
     systems = {}
     for name, (path,) in files.items():
-        model, task, _ = load_model(path, data)
+        model, task, *_ = load_model(path, data)
         if not isinstance(getattr(model.encoder, "encoding", None), Sinusoidal):
             raise UserError(f"{path} has no sinusoids to shift; give a sinpos, shape or cape model")
         task.load_dataset(subset)

@@ -9,7 +9,6 @@ import numpy as np
 from fairseq.data import Dictionary
 
 from cape_fairseq.command_line import (
-    UserError,
     add_files,
     add_results,
     build_parser,
@@ -18,6 +17,7 @@ from cape_fairseq.command_line import (
     save_figure,
     write_results,
 )
+from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.bleu_by_length import name_bin
 from cape_fairseq.evaluation.generated import Sentence, read_runs
 

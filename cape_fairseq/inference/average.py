@@ -6,13 +6,9 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 
-from cape_fairseq.command_line import (
-    UserError,
-    build_parser,
-    parse_count,
-    parse_output,
-    write_atomically,
-)
+from cape_fairseq.command_line import build_parser, parse_count, parse_output
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import write_atomically
 from cape_fairseq.inference.checkpoints import get_options, read_checkpoint
 from cape_fairseq.models.checkpoint import (
     FORMER_LONGEST,

@@ -18,7 +18,8 @@ from torch import Tensor
 
 import cape_fairseq.models
 import cape_fairseq.tasks  # noqa: F401  (checkpoints name its task)
-from cape_fairseq.command_line import UserError
+from cape_fairseq.data.model_folder import ModelFolder
+from cape_fairseq.errors import UserError
 from cape_fairseq.models.checkpoint import IDENTITIES, read_longest, read_training_length
 
 LONGEST_STACK = 400  # tokens, by default
@@ -100,14 +101,14 @@ def find_data(path: Path, data: Path | None, task: Namespace) -> tuple[Path, str
             "--source-lang and --target-lang"
         )
     names = [f"dict.{language}.txt" for language in (source, target)]
-    for folder in candidates:
-        if all((folder / name).is_file() for name in names):
-            return folder, source, target
+    files = ModelFolder(tuple(candidates)).find(names)
+    if files:
+        return files[0].parent, source, target
     folders = " or ".join(map(str, dict.fromkeys(candidates)))
     raise UserError(f"{' and '.join(names)} are not in {folders}; give their folder as --data")
 
 
-def find_train_length(path: Path) -> int:
+def read_train_length(path: Path) -> int:
     """Return the training length of a checkpoint, with EOS.
 
     Raises:
@@ -119,7 +120,7 @@ def find_train_length(path: Path) -> int:
     return stored
 
 
-def find_longest(path: str) -> int:
+def choose_longest(path: str) -> int:
     """Return the tokens of the longest stack to fine-tune a model on: those of its training, or
     those that it can have, at most 400."""
     state = read_checkpoint(Path(path))
@@ -134,6 +135,7 @@ class LoadedModel(NamedTuple):
     model: FairseqEncoderDecoderModel  # in evaluation mode
     task: TranslationTask  # plain translation, on the data of the model
     source_context: int  # earlier sentences in training
+    folder: ModelFolder
 
 
 def load_model(path: Path, data: Path | None = None) -> LoadedModel:
@@ -153,4 +155,4 @@ def load_model(path: Path, data: Path | None = None) -> LoadedModel:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} and the dictionaries in {folder}: {reason}") from None
     context = getattr(task_options, "source_context", None) or 0
-    return LoadedModel(model.eval(), task, context)
+    return LoadedModel(model.eval(), task, context, ModelFolder((path.parent, folder)))

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, get_args
 
 from torch import nn
 
-from cape_fairseq.command_line import UserError, parse_count
+from cape_fairseq.command_line import parse_count
+from cape_fairseq.errors import UserError
 from cape_fairseq.models.config import WindowOptions
 from cape_fairseq.models.token_windows import TokenWindows, validate_windows
 from cape_fairseq.options import format_flag, list_fields, validate
@@ -26,12 +27,12 @@ DEFAULTS = {  # of :func:`choose_windows`, as the help says it
 
 @dataclass
 class LongTextOptions(WindowOptions):
-    """Options for texts longer than those of training; see :class:`LongText`."""
+    """Options for texts longer than those of training; see :class:`LongTextPolicy`."""
 
     training_length: int | None = None
 
 
-class LongText(NamedTuple):
+class LongTextPolicy(NamedTuple):
     """Say which texts are long for a model, and how they are translated in one pass."""
 
     training_length: int  # tokens, with EOS; 0 if unknown
@@ -40,7 +41,9 @@ class LongText(NamedTuple):
     longest: int = 0  # tokens of the longest row of training; 0 if unknown
 
     @classmethod
-    def of(cls, model: nn.Module, given: LongTextOptions, has_context: bool = False) -> LongText:
+    def of(
+        cls, model: nn.Module, given: LongTextOptions, has_context: bool = False
+    ) -> LongTextPolicy:
         """Return what a model does with long texts; one that was trained with context has no
         single pass.
 
@@ -48,7 +51,7 @@ class LongText(NamedTuple):
             UserError: an option is not allowed, or the model cannot have it.
         """
         lengths = getattr(model.encoder, "training_lengths", None)
-        stored = 0 if lengths is None else int(lengths.find_training_length())
+        stored = 0 if lengths is None else int(lengths.compute_training_length())
         length = given.training_length or stored
         longest = 0 if lengths is None else int(lengths.longest)
         encoding = getattr(model.encoder, "base_encoding", None)
@@ -92,10 +95,10 @@ def choose_windows(given: LongTextOptions, model: nn.Module, length: int) -> Lon
     for item in list_fields(WindowOptions):
         if getattr(options, item.name) is None:
             setattr(options, item.name, getattr(model.cfg, item.name))
-    reach = max(1, length // 2)
-    options.attention_window = options.attention_window or min(reach, MAX_ATTENTION_WINDOW)
-    cross_reach = min(reach, MAX_CROSS_WINDOW)
-    options.cross_attention_window = options.cross_attention_window or cross_reach
+    half = max(1, length // 2)
+    options.attention_window = options.attention_window or min(half, MAX_ATTENTION_WINDOW)
+    cross_window = min(half, MAX_CROSS_WINDOW)
+    options.cross_attention_window = options.cross_attention_window or cross_window
     if options.alignment_end is None:
         options.alignment_end = options.cross_attention_window / 2
     if options.alignment_gain is None:

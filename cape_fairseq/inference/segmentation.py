@@ -11,13 +11,17 @@ from fairseq.data import Dictionary, encoders
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-from cape_fairseq.command_line import UserError, add_user_dir, read_lines
+from cape_fairseq.command_line import add_user_dir
 from cape_fairseq.data.cleaning import clean_line, repair_breaks
+from cape_fairseq.data.model_folder import ModelFolder
 from cape_fairseq.data.prefixes import PREFIXES
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import read_lines
 
 # Beside a checkpoint or its dictionaries: codes of subword-nmt, or models of SentencePiece, of each
 # side or of both.
 CODES, SIDE_MODELS, JOINT_MODEL = "bpecodes", ("source.spm", "target.spm"), "sentencepiece.model"
+SEGMENTATIONS = (SIDE_MODELS, (JOINT_MODEL,), (CODES,))
 LOADING = ("checkpoint", "data", "bpe_codes", "sentencepiece", "tokenizer")  # options
 SPACE = "▁"  # in pieces of SentencePiece
 
@@ -94,13 +98,12 @@ def build_tokenizer(name: str | None, source_lang: str, target_lang: str) -> Any
         raise UserError(f"--tokenizer {name}: {error}") from None
 
 
-def find_segmentation(
-    folders: Sequence[Path],
+def build_segmentation(
+    folder: ModelFolder,
     bpe_codes: str | Path | None = None,
     sentencepiece: Sequence[str | Path] = (),
 ) -> tuple[Any, Any]:
-    """Build the segmentation of both sides, or None: of the given files, or of those of the first
-    folder that has some.
+    """Build the segmentation of both sides, or None: of the given files, or of the model's.
 
     Raises:
         UserError: there is no such file, or it has no codes.
@@ -110,26 +113,16 @@ def find_segmentation(
     if bpe_codes and given:
         raise UserError("--bpe-codes and --sentencepiece are given; choose one")
     if bpe_codes:
-        return find_codes(Path(bpe_codes))
+        return build_codes(Path(bpe_codes))
     if given:
-        return find_sentencepiece(given)
-    files = find_files(folders)
+        return build_sentencepiece(given)
+    files = folder.find(*SEGMENTATIONS)
     if not files:
         return None, None
-    return find_codes(files[0]) if files[0].name == CODES else find_sentencepiece(files)
+    return build_codes(files[0]) if files[0].name == CODES else build_sentencepiece(files)
 
 
-def find_files(folders: Sequence[Path]) -> list[Path]:
-    """Return the files of the segmentation in the first folder that has one."""
-    for folder in folders:
-        for names in (SIDE_MODELS, (JOINT_MODEL,), (CODES,)):
-            files = [folder / name for name in names]
-            if all(path.is_file() for path in files):
-                return files
-    return []
-
-
-def find_sentencepiece(models: list[Path]) -> tuple[SentencePiece, SentencePiece]:
+def build_sentencepiece(models: list[Path]) -> tuple[SentencePiece, SentencePiece]:
     """Build the segmentation by one model of SentencePiece, or by one of each side."""
     if len(models) > 2:
         raise UserError(
@@ -146,7 +139,7 @@ def find_sentencepiece(models: list[Path]) -> tuple[SentencePiece, SentencePiece
     return built[0], built[-1]
 
 
-def find_codes(codes: Path) -> tuple[Any, Any]:
+def build_codes(codes: Path) -> tuple[Any, Any]:
     """Build the segmentation by codes of subword-nmt, or raise UserError."""
     if not codes.is_file():
         raise UserError(f"there are no BPE codes {codes}")
@@ -164,12 +157,10 @@ def find_codes(codes: Path) -> tuple[Any, Any]:
     return bpe, bpe
 
 
-def copy_segmentation(folders: Sequence[Path], output: Path) -> list[Path]:
-    """Copy segmentation and prefixes, each from the first folder that has some; return the files of
-    the segmentation."""
-    files = find_files(folders)
-    prefixes = [folder / PREFIXES for folder in folders if (folder / PREFIXES).is_file()]
-    for path in (*files, *prefixes[:1]):
+def copy_segmentation(folder: ModelFolder, output: Path) -> list[Path]:
+    """Copy the segmentation and the prefixes of a model; return the files of the segmentation."""
+    files = folder.find(*SEGMENTATIONS)
+    for path in (*files, *folder.find([PREFIXES])):
         shutil.copy(path, output)
     return files
 

@@ -11,9 +11,9 @@ from fairseq.data import Dictionary
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from cape_fairseq.command_line import UserError
 from cape_fairseq.data.prefixes import index_prefix
 from cape_fairseq.data.rows import hide_marks
+from cape_fairseq.errors import UserError
 from cape_fairseq.inference.segmentation import SentencePiece, index_words
 from cape_fairseq.inference.sentences import halve, split_sentences
 

@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from cape_fairseq.command_line import build_parser, decode_lines, parse_count, parse_number
+from cape_fairseq.command_line import build_parser, parse_count, parse_number
+from cape_fairseq.files import decode_lines
 from cape_fairseq.inference.long_text import LongTextOptions, add_long_text_options
 from cape_fairseq.inference.segmentation import LOADING, add_segmentation_options
 from cape_fairseq.inference.translator import Translator
@@ -63,5 +64,5 @@ def main(argv: list[str]) -> None:
     for translation in translator.stream(lines, args.context, not args.no_split, **options):
         print(translation, flush=True)
     if translator.long_texts:
-        given = translator.long_text.describe()
+        given = translator.long_text_policy.describe()
         print(f"{translator.long_texts} texts in one pass: {given}", file=sys.stderr)

@@ -15,13 +15,13 @@ from cape_fairseq.data.prefixes import read_prefixes
 from cape_fairseq.data.rows import build_row, count_fitting
 from cape_fairseq.inference.checkpoints import load_model
 from cape_fairseq.inference.hub import MAX_TOKENS, SEARCH_TOKENS, build_hub
-from cape_fairseq.inference.long_text import LongText, LongTextOptions
+from cape_fairseq.inference.long_text import LongTextOptions, LongTextPolicy
 from cape_fairseq.inference.segmentation import (
     SentencePiece,
+    build_segmentation,
     build_tokenizer,
     check_unsegmented,
     choose_cleaning,
-    find_segmentation,
 )
 from cape_fairseq.inference.sentences import choose_rules
 from cape_fairseq.inference.text_processor import TextProcessor
@@ -70,23 +70,22 @@ class Translator:
         **long_text: Any,
     ) -> None:
         path = Path(checkpoint)
-        model, task, self.context = load_model(path, data)
+        model, task, self.context, folder = load_model(path, data)
         given = LongTextOptions(**long_text)
-        self.long_text = LongText.of(model, given, has_context=self.context > 0)
+        self.long_text_policy = LongTextPolicy.of(model, given, has_context=self.context > 0)
         self.long_texts, self.has_warned = 0, False
         most = model.encoder.max_positions()
-        self.row_limit = min(self.long_text.longest or UNLIMITED, most)
+        self.row_limit = min(self.long_text_policy.longest or UNLIMITED, most)
         source_lang, target_lang = task.cfg.source_lang, task.cfg.target_lang
         self.joiner = find_joiner(target_lang)
-        folders = (path.parent, Path(task.cfg.data))
-        bpe, target_bpe = find_segmentation(folders, bpe_codes, sentencepiece)
+        bpe, target_bpe = build_segmentation(folder, bpe_codes, sentencepiece)
         if bpe is None:
             check_unsegmented(path, task.source_dictionary)
         clean = choose_cleaning(tokenizer)
         if tokenizer is None and not isinstance(bpe, SentencePiece):
             tokenizer = "moses_quotes"
         self.hub = build_hub(model, task, build_tokenizer(tokenizer, source_lang, target_lang), bpe)
-        is_in_one_pass = self.long_text.options is not None
+        is_in_one_pass = self.long_text_policy.options is not None
         limit = max_subwords or (UNLIMITED if is_in_one_pass else MAX_SUBWORDS)
         self.text = TextProcessor(
             self.hub,
@@ -94,9 +93,9 @@ class Translator:
             target_bpe,
             choose_rules(language or source_lang),
             clean,
-            read_prefixes(folders),
+            read_prefixes(folder),
             min(limit, most),
-            self.long_text.advice,
+            self.long_text_policy.advice,
         )
         self.hub.task.target_prefix = self.text.target_prefix
         self.hub.eval()
@@ -190,9 +189,9 @@ class Translator:
     def warn_of_long(self, texts: Sequence[Tensor]) -> None:
         """Warn once of sentences beyond the longest text of training, which the model cannot
         translate in one pass."""
-        longest = self.long_text.longest
+        longest = self.long_text_policy.longest
         count = sum(len(text) > longest for text in texts)
-        if count and longest and self.long_text.options is None and not self.has_warned:
+        if count and longest and self.long_text_policy.options is None and not self.has_warned:
             self.has_warned = True
             logger.warning(
                 "%d sentences have more subwords than any text of training (%d), and this model "
@@ -222,7 +221,7 @@ class Translator:
         """Translate rows side by side, in batches of similar length: the best hypothesis of each,
         int64 [T]. Options are those of fairseq-generate, for instance ``lenpen``."""
         sources = [build_row(row.context, row.text, self.text.source_dictionary) for row in rows]
-        is_long = [self.long_text.has(len(row.text)) for row in rows]
+        is_long = [self.long_text_policy.has(len(row.text)) for row in rows]
         self.long_texts += sum(is_long)
         order = sorted(range(len(rows)), key=lambda i: (is_long[i], len(sources[i])))
         groups = [list(group) for _, group in itertools.groupby(order, lambda i: is_long[i])]
@@ -250,7 +249,7 @@ class Translator:
             return self.hub.generate(sources, **options)
         model = self.hub.models[0]
         own = model.decoder.token_windows
-        model.set_token_windows(self.long_text.windows)
+        model.set_token_windows(self.long_text_policy.windows)
         try:
             with show_progress(None, "longer than in training", " tokens", leave=False) as steps:
                 self.hub.task.report = steps.update

@@ -8,11 +8,14 @@ import torch
 from cape_fairseq import compat, criterions, optim, preemption  # noqa: F401  (they register themselves)
 from cape_fairseq.data import moses_quotes  # noqa: F401
 from cape_fairseq.models import architectures, stepwise  # noqa: F401
+from cape_fairseq.optim import hold
 from cape_fairseq.patches import install
 
 compat.allow_fairseq_checkpoints()
-for _patches in (compat.list_patches(), preemption.list_patches(), stepwise.PATCHES):
-    install(_patches)
+install(compat.list_patches())
+install(preemption.list_patches())
+install(stepwise.PATCHES)
+install(hold.PATCHES)
 # On new GPUs PyTorch asks cuDNN for attention first, which prepares each new shape for tenths of a
 # second; batches of text have thousands of shapes.
 torch.backends.cuda.enable_cudnn_sdp(False)

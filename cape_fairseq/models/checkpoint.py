@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from cape_fairseq.models.config import PLUGIN_CONFIGS, ModelOptions, find_encoding, list_options
-from cape_fairseq.models.training_lengths import find_training_length
+from cape_fairseq.models.training_lengths import compute_training_length
 from cape_fairseq.options import format_flag, list_fields
 from cape_fairseq.positions import ENCODINGS
 
@@ -150,7 +150,7 @@ def read_longest(state: State) -> int:
 def read_training_length(state: State) -> int:
     """Return the training length that a checkpoint's state stores, or 0."""
     counts = state.get(LENGTH_COUNTS, torch.zeros(1))
-    return int(find_training_length(counts, torch.tensor(read_longest(state))))
+    return int(compute_training_length(counts, torch.tensor(read_longest(state))))
 
 
 def read_dimensions(options: Any) -> dict[str, Any]:

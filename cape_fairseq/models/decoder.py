@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, KeyCache, SourceState
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.source_attention import SourceAttention, Step
-from cape_fairseq.models.token_windows import AlignedToken
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
 from cape_fairseq.modules.graph import KeepInGraph
 from cape_fairseq.modules.layers import DecoderLayer
@@ -18,7 +17,7 @@ from cape_fairseq.modules.plan import LayerBiases, SidePlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise
-from cape_fairseq.positions.layout import Layout, find_layout
+from cape_fairseq.positions.layout import Layout, compute_layout
 
 
 class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase):
@@ -60,18 +59,19 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         wanted = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weighted = [wanted] if self.computes_weights(alignment_layer, step) else []
         source, (hidden,) = encoder_out[SOURCE_STATE], encoder_out["encoder_out"]
-        layout = find_layout(prev_output_tokens, self.padding_idx)
-        plan, aligned = self.plan_layers(layout, source, noise, step, weighted)
+        layout = compute_layout(prev_output_tokens, self.padding_idx)
+        augmented, attended = self.place_tokens(layout, noise, source.statistic)
+        plan = self.plan_layers(layout, augmented, attended, source, step, weighted)
         if self.training and torch.is_grad_enabled():
             self.encoding.count_lengths(layout, source.layout)
 
         x = self.embed(prev_output_tokens[:, -step.queries :], plan)
         states, weights = self.run_layers(x, plan, hidden, incremental_state)
         x = self.finish(states[-1], features_only)
-        if aligned is not None:
-            self.update_cache(step.cache, aligned, weights.get(self.num_layers - 1))
-        if step.cache is not None and not features_only:
-            x = self.delay_end(x, step.cache)
+        if step.cache is not None and self.token_windows.tracks_source:
+            token = self.locate_token(layout, augmented, source, step, plan)
+            self.update_cache(step.cache, token, weights.get(self.num_layers - 1))
+            x = x if features_only else self.delay_end(x, step.cache)
         attention = None
         if wanted in weighted and wanted in weights:
             attention = self.average_weights(weights[wanted], encoder_out)
@@ -83,7 +83,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         if incremental_state is None:
             return Step(length)
         cache = incremental_state.setdefault(KEY_CACHE, KeyCache())
-        cache.reach = self.token_windows.attention
+        cache.window = self.token_windows.attention
         attention = self.layers[0].encoder_attn
         source = {} if attention is None else attention._get_input_buffer(incremental_state)
         return Step(1, cache, has_source_keys=bool(source))
@@ -95,31 +95,34 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         return is_asked and self.token_windows.cross_attention is None
 
     def plan_layers(
-        self, layout: Layout, source: SourceState, noise: Noise, step: Step, weighted: list[int]
-    ) -> tuple[SidePlan, AlignedToken | None]:
-        """Plan the attentions of a step in all layers. Return also the token of a step that knows
-        where it is in the source.
+        self,
+        layout: Layout,
+        augmented: Tensor,
+        attended: Tensor,
+        source: SourceState,
+        step: Step,
+        weighted: list[int],
+    ) -> SidePlan:
+        """Plan the attentions of a step in all layers.
 
         Args:
             layout: of all target tokens, [B, T].
+            augmented, attended: their positions, float32 [B or 1, T]; see :meth:`place_tokens`.
             weighted: layers that return the weights of their cross-attention.
         """
-        augmented, attended = self.place_tokens(layout, noise, source.statistic)
         queries = layout.select(slice(-step.queries, None))
         augmented = augmented[:, -step.queries :]
-        cross_plan, aligned = self.plan_cross_attention(queries, augmented, source, step)
-        keys, attended = self.find_keys(layout, attended, step)
+        keys, attended = self.select_keys(layout, attended, step)
         length = layout.padding.size(1)
-        if aligned is not None and self.token_windows.alignment is not None:
+        if step.cache is not None and self.token_windows.alignment is not None:
             weighted = [*weighted, self.num_layers - 1]
-        plan = SidePlan(
+        return SidePlan(
             self.encoding.embed(augmented, length),
             self.compute_biases(queries, None if step.has_source_keys else source, length),
             self.plan_self_attention(keys, attended, step.queries, causal=True),
-            cross_plan,
+            self.plan_cross_attention(queries, augmented, source, step),
             weighted,
         )
-        return plan, aligned
 
     def finish(self, x: Tensor, features_only: bool) -> Tensor:
         """Turn the output of the last layer [T, B, C] into features [B, T, C] or scores."""
@@ -152,7 +155,7 @@ class PositionalDecoder(SourceAttention, PositionalSide, TransformerDecoderBase)
         state = incremental_state
         return self(prev_output_tokens, encoder_out, state, True, alignment_layer, **kwargs)
 
-    def find_keys(self, layout: Layout, attended: Tensor, step: Step) -> tuple[Layout, Tensor]:
+    def select_keys(self, layout: Layout, attended: Tensor, step: Step) -> tuple[Layout, Tensor]:
         """Return the layout and the positions of the keys of self-attention: those of all tokens,
         or in a step those of the cache and of the new token."""
         if step.cache is None:

@@ -36,7 +36,7 @@ class SourceState(NamedTuple):
         return torch.minimum(positions, self.last).clamp(min=0)
 
 
-def find_last(padding: Tensor) -> Tensor:
+def compute_last_column(padding: Tensor) -> Tensor:
     """Return the column of the last real token: bool [B, T] -> int64 [B, 1]."""
     return (count_leading(padding) + (~padding).sum(1) - 1).unsqueeze(1)
 
@@ -48,7 +48,7 @@ class KeyCache:
     # Keys and values of each self-attention, [2, B, H, S, D].
     states: dict[nn.Module, Tensor] = field(default_factory=dict)
     position: Tensor | None = None  # of the next token in the source, [B, 1]; with an alignment
-    reach: int | None = None  # queries see so many tokens before their own; the decoder says it
+    window: int | None = None  # of self-attention; the decoder says it
     # By the rule of the end: whether the last token may not be EOS, bool [B, 1], and whether the
     # decoder lowers its score. (A search can do it after the softmax.)
     is_early: Tensor | None = None
@@ -66,8 +66,8 @@ class KeyCache:
         return state[0], state[1]
 
     def count_unseen(self, earlier: int) -> int:
-        """Return how many of the earlier tokens are out of the reach of the next one."""
-        return 0 if self.reach is None else max(0, earlier - self.reach)
+        """Return how many of the earlier tokens are outside of the window of the next one."""
+        return 0 if self.window is None else max(0, earlier - self.window)
 
     def select(self, rows: Tensor) -> KeyCache:
         """Return the cache of some rows, int64 [R]; a beam chooses a row several times."""

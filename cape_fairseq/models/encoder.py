@@ -8,7 +8,12 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, SourceState, find_last
+from cape_fairseq.models.decoding_state import (
+    SOURCE_STATE,
+    EncoderOut,
+    SourceState,
+    compute_last_column,
+)
 from cape_fairseq.models.positional_side import PositionalSide
 from cape_fairseq.models.training_lengths import TrainingLengths
 from cape_fairseq.modules.layers import EncoderLayer
@@ -17,7 +22,7 @@ from cape_fairseq.modules.plan import SidePlan
 from cape_fairseq.modules.precision import autocast
 from cape_fairseq.positions import Side
 from cape_fairseq.positions.base import Noise, SourceStatistic
-from cape_fairseq.positions.layout import Layout, find_layout
+from cape_fairseq.positions.layout import Layout, compute_layout
 
 
 class PositionalEncoder(PositionalSide, TransformerEncoderBase):
@@ -59,10 +64,10 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
         """Encode int64 [B, S], padded on either side. ``noise`` moves the source positions.
 
         Returns fairseq's dictionary, with sequences of length S + 1 if there is a source BOS, and
-        the state of the source (:meth:`find_state`).
+        the state of the source (:meth:`build_state`).
         """
         tokens = self.prepend_bos(src_tokens)
-        layout = find_layout(tokens, self.padding_idx)
+        layout = compute_layout(tokens, self.padding_idx)
         padding = layout.padding if has_padding(layout.padding) else None
         index = self.scale_positions(layout.index)
         statistic = self.augmenter.compute_statistic(index, layout.padding)
@@ -82,10 +87,10 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~layout.padding).sum(dim=1, keepdim=True, dtype=torch.int32)],
-            SOURCE_STATE: self.find_state(layout, augmented, statistic),
+            SOURCE_STATE: self.build_state(layout, augmented, statistic),
         }
 
-    def find_state(
+    def build_state(
         self, layout: Layout, positions: Tensor, statistic: SourceStatistic
     ) -> SourceState:
         """Return what the decoder needs to know of the source."""
@@ -97,7 +102,7 @@ class PositionalEncoder(PositionalSide, TransformerEncoderBase):
             state = state._replace(scale=float(self.source_scale))  # a GPU is waited for
         elif not self.token_windows.tracks_source:
             return state
-        return state._replace(last=positions.gather(1, find_last(layout.padding)))
+        return state._replace(last=positions.gather(1, compute_last_column(layout.padding)))
 
     def plan_layers(self, layout: Layout, augmented: Tensor, attended: Tensor) -> SidePlan:
         """Plan the self-attention of all layers."""

@@ -133,7 +133,7 @@ class PositionalSide:
         """List the conditions on which queries see keys of their own side, besides padding; without
         others, later keys are hidden only in a mask that there is already."""
         conditions = []
-        window = self.token_windows.find_attention(keys.padding.size(1), causal)
+        window = self.token_windows.build_window(keys.padding.size(1), causal)
         if window is None and causal and has_mask:
             window = Window(math.inf)
         if window is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from cape_fairseq.models.decoding_state import KeyCache, SourceState
 from cape_fairseq.models.token_windows import EOS_PENALTY, AlignedToken
 from cape_fairseq.modules.masks import has_padding
-from cape_fairseq.modules.plan import AttentionPlan, Block, take_columns
+from cape_fairseq.modules.plan import AttentionPlan, Block, SidePlan, take_columns
 from cape_fairseq.modules.windows import Condition, Mask
 from cape_fairseq.positions.layout import Layout
 
@@ -37,20 +37,15 @@ class SourceAttention:
 
     def plan_cross_attention(
         self, queries: Layout, positions: Tensor, source: SourceState, step: Step
-    ) -> tuple[AttentionPlan, AlignedToken | None]:
-        """Plan the cross-attention of queries at these positions, float32 [B or 1, T]. Return also
-        the token of a step that knows where it is in the source."""
+    ) -> AttentionPlan:
+        """Plan the cross-attention of queries at these positions, float32 [B or 1, T]."""
         positions = self.place_in_source(positions, source, step)
         plan = AttentionPlan(self.plan_source_mask(queries, positions, source))
         if self.base_encoding.rotates_cross_attention:
             plan = plan._replace(query_rotation=self.base_encoding.rotation(positions))
             if not step.has_source_keys:
                 plan = plan._replace(key_rotation=self.base_encoding.rotation(source.positions))
-        if step.cache is None or not self.token_windows.tracks_source:
-            return plan, None
-        keys = take_columns(source.positions, plan.blocks[0].keys, dim=1)
-        token = AlignedToken(positions, keys, source.last, queries.index, queries.padding)
-        return plan, token
+        return plan
 
     def plan_source_mask(
         self, queries: Layout, positions: Tensor, source: SourceState
@@ -60,12 +55,21 @@ class SourceAttention:
         hides_padding = has_padding(padding)
         keys = None
         if self.token_windows.cross_attention is not None:
-            window = self.token_windows.find_cross_attention(source.scale)
+            window = self.token_windows.build_cross_window(source.scale)
             centers = source.clamp(positions)
             conditions.append(Condition(window, centers, source.positions))
             # One more than fit: the mask, which compares rounded positions, decides.
             keys = math.floor(2 * window.after / source.scale) + 2
         return Mask(conditions, queries.padding, padding, hides_padding).divide(keys)
+
+    def locate_token(
+        self, layout: Layout, positions: Tensor, source: SourceState, step: Step, plan: SidePlan
+    ) -> AlignedToken:
+        """Return the token of a step, the last one, and where it is in the source."""
+        token = layout.select(slice(-1, None))
+        position = self.place_in_source(positions[:, -1:], source, step)
+        keys = take_columns(source.positions, plan.cross_attention.blocks[0].keys, dim=1)
+        return AlignedToken(position, keys, source.last, token.index, token.padding)
 
     def update_cache(self, cache: KeyCache, token: AlignedToken, weights: Tensor | None) -> None:
         """Keep where the next token is in the source, by the weights of the last layer, and whether
@@ -73,7 +77,7 @@ class SourceAttention:
         if self.token_windows.alignment is not None:
             cache.position = self.token_windows.alignment.advance(token, weights)
         if self.token_windows.end is not None:
-            cache.is_early = self.token_windows.find_early(token)
+            cache.is_early = self.token_windows.mark_early(token)
 
     def delay_end(self, scores: Tensor, cache: KeyCache) -> Tensor:
         """Lower the score of EOS [B, 1, V] in a step whose token is far from the end of the source,

@@ -68,33 +68,33 @@ class TokenWindows(NamedTuple):
     @classmethod
     def of(cls, options: Any) -> TokenWindows:
         """Return the windows of a model with these options."""
-        reach, gain = options.cross_attention_window, options.alignment_gain
+        cross_window, gain = options.cross_attention_window, options.alignment_gain
         end = options.alignment_end
-        if end is None and gain and reach is not None:
-            end = reach / 2
-        return cls(options.attention_window, reach, Alignment(gain) if gain else None, end)
+        if end is None and gain and cross_window is not None:
+            end = cross_window / 2
+        return cls(options.attention_window, cross_window, Alignment(gain) if gain else None, end)
 
     @property
     def tracks_source(self) -> bool:
         """Return whether steps know where in the source their token is."""
         return self.alignment is not None or self.end is not None
 
-    def find_early(self, token: AlignedToken) -> Tensor:
+    def mark_early(self, token: AlignedToken) -> Tensor:
         """Return whether the last source token is too far for a text to end, bool [B, 1]."""
         is_far = token.last - token.position > self.end
         return is_far & (token.index < LONGEST_RATIO * token.last)
 
-    def find_attention(self, keys: int, causal: bool) -> Window | None:
-        """Return the window of self-attention, or None where it reaches all keys."""
+    def build_window(self, keys: int, causal: bool) -> Window | None:
+        """Return the window of self-attention, or None where that has all keys."""
         if self.attention is None or keys <= self.attention + 1:
             return None
         return Window(self.attention, 0 if causal else self.attention)
 
-    def find_cross_attention(self, scale: float) -> Window:
+    def build_cross_window(self, scale: float) -> Window:
         """Return the window of cross-attention for a source scale, if there is one. There is a key
         inside of it wherever a query is: half a token is less."""
-        reach = max(self.cross_attention, scale / 2 * (1 + 1e-6))
-        return Window(reach, reach)
+        width = max(self.cross_attention, scale / 2 * (1 + 1e-6))
+        return Window(width, width)
 
 
 def follows_alignment(model: Any) -> bool:

@@ -43,12 +43,12 @@ class TrainingLengths(nn.Module):
         self.counts += counts
         torch.maximum(self.longest, longest, out=self.longest)
 
-    def find_training_length(self) -> Tensor:
+    def compute_training_length(self) -> Tensor:
         """Return the training length, int64 []; 0 without training."""
-        return find_training_length(self.counts, self.longest)
+        return compute_training_length(self.counts, self.longest)
 
 
-def find_training_length(counts: Tensor, longest: Tensor) -> Tensor:
+def compute_training_length(counts: Tensor, longest: Tensor) -> Tensor:
     """Return the smallest length that 99 % of the texts do not exceed, so that a few long texts do
     not set it: from int64 [lengths] and int64 [] to int64 [].
 

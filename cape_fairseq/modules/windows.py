@@ -48,7 +48,7 @@ class Condition(NamedTuple):
     queries: Tensor  # numbers, [B or 1, T]
     keys: Tensor  # numbers, [B or 1, S]
 
-    def find_visible(self, queries: slice, keys: Columns) -> Tensor:
+    def mark_visible(self, queries: slice, keys: Columns) -> Tensor:
         """Return whether queries see keys, bool [B or 1, T, S]."""
         q_numbers = self.queries[:, queries].unsqueeze(2)
         k_numbers = take_columns(self.keys, keys, dim=1).unsqueeze(1)
@@ -75,7 +75,7 @@ class Mask(NamedTuple):
         """
         length, own_length = self.key_padding.size(1), self.query_padding.size(1)
         if own_length == 1 and keys is not None and keys < length:
-            first, _ = self.find_limits([slice(0, 1)])
+            first, _ = self.compute_limits([slice(0, 1)])
             return [self.build_source_block(slice(0, 1), first, keys)]
         is_limited = any(condition.window.before < math.inf for condition in self.conditions)
         if is_limited and own_length > 1 and max(own_length, length) > MAX_LENGTH:
@@ -87,7 +87,7 @@ class Mask(NamedTuple):
     def build_part(self, queries: slice, keys: Columns) -> Tensor | None:
         """Build the mask of some queries and keys, and add their bias: [B, 1 or H, 1 or T, S]."""
         bias = None if self.bias is None else self.bias(queries, keys)
-        parts = [condition.find_visible(queries, keys) for condition in self.conditions]
+        parts = [condition.mark_visible(queries, keys) for condition in self.conditions]
         if self.hides_padding:
             parts.append(~take_columns(self.key_padding, keys, dim=1).unsqueeze(1))
         if not parts:
@@ -102,7 +102,7 @@ class Mask(NamedTuple):
         """Build the blocks of self-attention: all rows see the same columns, among them the
         queries' own."""
         own_column = self.key_padding.size(1) - self.query_padding.size(1)
-        firsts, ends = self.find_limits(spans)
+        firsts, ends = self.compute_limits(spans)
         limits = torch.stack([firsts.amin(0), ends.amax(0)]).tolist()  # a GPU is waited for once
         blocks = []
         for queries, first, end in zip(spans, *limits, strict=True):
@@ -114,7 +114,7 @@ class Mask(NamedTuple):
 
     def build_source_blocks(self, spans: list[slice]) -> list[Block]:
         """Build the blocks of cross-attention."""
-        firsts, ends = self.find_limits(spans)
+        firsts, ends = self.compute_limits(spans)
         widths = (ends - firsts).amax(0).clamp(min=1).tolist()
         parts = zip(spans, firsts.split(1, dim=1), widths, strict=True)
         return [self.build_source_block(*part) for part in parts]
@@ -126,7 +126,7 @@ class Mask(NamedTuple):
         columns = first + torch.arange(width, device=first.device)
         return Block(queries, columns, self.build_part(queries, columns))
 
-    def find_limits(self, spans: list[slice]) -> tuple[Tensor, Tensor]:
+    def compute_limits(self, spans: list[slice]) -> tuple[Tensor, Tensor]:
         """Return the first key that the queries of each block see, and the end of the last, int64
         [B, blocks]: none where all queries are padding."""
         first_queries, last_queries = [q.start for q in spans], [q.stop - 1 for q in spans]

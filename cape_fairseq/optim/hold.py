@@ -14,6 +14,8 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
+from cape_fairseq.patches import Patch
+
 
 class Freezer:
     """Puts held parameters and their moments back after a step of an optimizer.
@@ -83,3 +85,6 @@ def hold_in_trainer(build_optimizer: Callable) -> Callable:
         hold_parameters(self.optimizer, self.get_model())
 
     return wrapped
+
+
+PATCHES = [Patch(Trainer, "_build_optimizer", hold_in_trainer)]

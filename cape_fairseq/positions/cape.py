@@ -58,7 +58,7 @@ class CAPE(Sinusoidal):
     def __init__(self, side: Side, config: CapeConfig | None = None, **options: str) -> None:
         super().__init__(side, config, **options)
         if self.config.cape_mean_normalize:
-            self.offset = 0
+            self.first_position = 0
 
     def sample(
         self, batch: int, source_length: int, target_length: int, generator: Generator

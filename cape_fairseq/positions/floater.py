@@ -44,13 +44,13 @@ class VectorCache:
     @torch.no_grad()
     def get(self, module: nn.Module, length: int, solve: Callable[[], Tensor]) -> Tensor:
         """Return the vectors of the parameters of a module, solved again if need be."""
-        versions = find_versions(module)
+        versions = list_versions(module)
         if self.versions != versions or len(self.vectors) < length:
             self.versions, self.vectors = versions, solve()
         return self.vectors
 
 
-def find_versions(module: nn.Module) -> list[Any]:
+def list_versions(module: nn.Module) -> list[Any]:
     """Return what changes when the parameters of a module are loaded, converted or moved."""
     parameters = list(module.parameters())
     versions = [0 if p.is_inference() else p._version for p in parameters]
@@ -190,7 +190,7 @@ class FLOATER(PositionEncoding):
         has_same_width = self.side.dim == decoder.side.dim
         if not (has_rk4 and has_same_width and self.is_refreshed and length > 1):
             return  # each side solves when it is asked
-        initials = [side.find_initial() for side in sides]
+        initials = [side.compute_initial() for side in sides]
         with torch.autocast(self.initial.device.type, enabled=False):
             solutions = solve_rk4([side.dynamics for side in sides], initials, length)
         for side, initial, vectors in zip(sides, initials, solutions, strict=True):
@@ -207,12 +207,12 @@ class FLOATER(PositionEncoding):
 
     def integrate(self, length: int) -> Tensor:
         """Solve for tokens 0, 1, ..., in float32: [length, count, C]."""
-        initial = self.find_initial()
+        initial = self.compute_initial()
         with torch.autocast(initial.device.type, enabled=False):
             vectors = self.dynamics(initial, length)
         return vectors - initial if self.is_bias else vectors
 
-    def find_initial(self) -> Tensor:
+    def compute_initial(self) -> Tensor:
         """Return the initial vectors, in float32 at least: [count, C]."""
         return self.initial.to(torch.promote_types(self.initial.dtype, torch.float32))
 

@@ -35,7 +35,7 @@ class Layout(NamedTuple):
         return Layout(*(part.index_select(0, rows) for part in self.expand()))
 
 
-def find_layout(tokens: Tensor, pad: int) -> Layout:
+def compute_layout(tokens: Tensor, pad: int) -> Layout:
     """Find the layout of int64 [B, T]; ``pad`` is the index of the padding token."""
     padding = tokens == pad
     column = torch.arange(tokens.size(1), dtype=torch.float32, device=tokens.device).unsqueeze(0)

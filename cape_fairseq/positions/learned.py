@@ -23,7 +23,7 @@ class Learned(PositionEncoding):
 
     def __init__(self, side: Side, config: None = None, position_layers: str = "input") -> None:
         super().__init__(side, config)
-        self.offset = side.padding_idx + 1
+        self.first_row = side.padding_idx + 1
         self.max_length = side.max_positions
         count = side.layers if position_layers == "all" else 1
         self.tables = nn.ParameterList(self.build_table() for _ in range(count))
@@ -33,7 +33,7 @@ class Learned(PositionEncoding):
         return cls(side, position_layers=options.position_layers)
 
     def build_table(self) -> nn.Parameter:
-        rows, dim = self.side.max_positions + self.offset, self.side.dim
+        rows, dim = self.side.max_positions + self.first_row, self.side.dim
         table = torch.empty(rows, dim).normal_(0, dim**-0.5)
         table[self.side.padding_idx] = 0
         return nn.Parameter(table)
@@ -47,5 +47,5 @@ class Learned(PositionEncoding):
                 f"{self.max_length} positions; train with a larger {format_flag(option)}, or with "
                 "another encoding"
             )
-        indices = positions.long() + self.offset
+        indices = positions.long() + self.first_row
         return [F.embedding(indices, table, self.side.padding_idx) for table in self.tables]

@@ -105,10 +105,10 @@ def compute_frequencies(
 
     They are computed on the device: a copy to a GPU would wait for it in every step.
     """
-    return base ** (torch.arange(0, dim, 2, dtype=find_exact_dtype(device), device=device) / -dim)
+    return base ** (torch.arange(0, dim, 2, dtype=choose_exact_dtype(device), device=device) / -dim)
 
 
-def find_exact_dtype(device: torch.device | None) -> torch.dtype:
+def choose_exact_dtype(device: torch.device | None) -> torch.dtype:
     """Return float64, or float32 on MPS, which lacks float64."""
     return torch.float32 if device is not None and device.type == "mps" else torch.float64
 

@@ -57,7 +57,9 @@ class Sinusoidal(PositionEncoding):
         require(side.dim >= 4, f"{side.name}_embed_dim", side.dim, "at least 4 for sinusoids")
         self.sinusoid, self.position_layers = sinusoid, position_layers
         is_fairseq = sinusoid == "fairseq"
-        self.offset = side.padding_idx + 1 if is_fairseq else 0  # position of the first token
+        self.first_position = (
+            side.padding_idx + 1 if is_fairseq else 0
+        )  # position of the first token
 
     @classmethod
     def build(cls, options: Any, side: Side) -> "Sinusoidal":
@@ -66,7 +68,7 @@ class Sinusoidal(PositionEncoding):
         return cls(side, config, sinusoid=options.sinusoid, position_layers=layers)
 
     def embed(self, positions: Tensor, length: int | None = None) -> list[Tensor]:
-        encoded = sinusoid(positions + self.offset, self.side.dim, self.sinusoid)
+        encoded = sinusoid(positions + self.first_position, self.side.dim, self.sinusoid)
         if self.position_layers == "input":
             return [encoded]
         numbers = torch.arange(1.0, self.side.layers + 1, device=positions.device)

@@ -103,7 +103,7 @@ class Rows:
         """Make the rows of an epoch, without empty lines."""
         texts = self.join() if self.cfg.stack_probability is None else self.sample(epoch)
         self.texts = [text for text in texts if any(self.source_sizes[i] > 1 for i in text)]
-        self.contexts = self.find_contexts(epoch)
+        self.contexts = self.sample_contexts(epoch)
 
     def sample(self, epoch: int) -> list[range]:
         """Sample stacks of mixed lengths (:func:`sample_groups`)."""
@@ -118,7 +118,7 @@ class Rows:
     def join(self) -> list[Sequence[int]]:
         """Make stacks of a minimum length (:func:`group_by_tokens`)."""
         cfg, lengths = self.cfg, (self.target_sizes - 1).tolist()
-        minimum = find_minimum(cfg)
+        minimum = choose_minimum(cfg)
         if minimum.sentences:
             lengths = [1] * len(lengths)
         groups = group_by_tokens(lengths, minimum.count, self.documents, cfg.stack_keep_rest)
@@ -127,7 +127,7 @@ class Rows:
             groups = [group for group in groups if sizes[list(group)].sum() <= cfg.stack_max_tokens]
         return [[*group[1:], group[0]] for group in groups] if cfg.stack_swap else groups
 
-    def find_contexts(self, epoch: int) -> list[list[int]]:
+    def sample_contexts(self, epoch: int) -> list[list[int]]:
         """Return the sentences before each text: ``--source-context``, or what its document has.
         In training the number is sampled, and at most that."""
         most = self.cfg.source_context
@@ -164,7 +164,7 @@ class Minimum(NamedTuple):
     sentences: bool  # it counts sentences, not target tokens
 
 
-def find_minimum(cfg: Any) -> Minimum:
+def choose_minimum(cfg: Any) -> Minimum:
     """Return the minimum of a stack. With ``--source-context`` a text is one sentence by
     default."""
     if cfg.stack_sentences or (cfg.source_context and not cfg.stack_min_tokens):

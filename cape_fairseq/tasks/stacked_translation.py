@@ -17,6 +17,7 @@ from fairseq.utils import split_paths
 from omegaconf import II, OmegaConf
 from torch import Tensor
 
+from cape_fairseq.data.model_folder import ModelFolder
 from cape_fairseq.data.prefixes import index_prefix, read_prefixes
 from cape_fairseq.data.rows import RowDictionary
 from cape_fairseq.data.stacking import JUNCTIONS, PAPER_MIN_TOKENS, read_documents
@@ -34,7 +35,7 @@ from cape_fairseq.tasks.stacked_dataset import (
     JunctionEditor,
     Rows,
     StackedDataset,
-    find_minimum,
+    choose_minimum,
 )
 from cape_fairseq.tasks.text_search import TextGenerator
 
@@ -144,7 +145,7 @@ class StackedTranslationTask(TranslationTask):
         folder = folders[(epoch - 1) % len(folders)] if is_training else folders[0]
         path = Path(folder) / f"{split}.documents"
         documents = read_documents(path, pairs.src_sizes, pairs.tgt_sizes)
-        prefixes = read_prefixes([Path(folder)])
+        prefixes = read_prefixes(ModelFolder((Path(folder),)))
         source_prefix, target_prefix = map(index_prefix, (self.src_dict, self.tgt_dict), prefixes)
         rows = Rows(
             self.cfg,
@@ -169,7 +170,7 @@ class StackedTranslationTask(TranslationTask):
         if cfg.stack_probability is not None:
             check_lengths(split, rows, cfg.stack_max_tokens or PAPER_MIN_TOKENS)
         elif not len(rows):
-            minimum = find_minimum(cfg)
+            minimum = choose_minimum(cfg)
             text = f"every document of {split}" if rows.documents else split
             unit = "sentences" if minimum.sentences else "target tokens"
             raise ValueError(

@@ -9,10 +9,10 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
-from cape_fairseq.command_line import UserError
-from cape_fairseq.evaluation.context import Pair, bootstrap_interval, score_pairs
+from cape_fairseq.errors import UserError
 from cape_fairseq.evaluation.context_gain import choose_context, find_wrong_context
 from cape_fairseq.evaluation.contrastive import Item, borrow_context, read_items
+from cape_fairseq.evaluation.reference_scores import Pair, bootstrap_interval, score_pairs
 from cape_fairseq.inference.checkpoints import load_model
 from tests.support import EOS, build
 
@@ -143,7 +143,7 @@ def test_context_gain_prints_words_and_eos_apart(row_checkpoint, data_bin, tmp_p
         assert main(["context-gain", *arguments]) == 0
     finally:
         (data_bin / "test.documents").unlink()
-    model, task, _ = load_model(row_checkpoint, data_bin)
+    model, task, *_ = load_model(row_checkpoint, data_bin)
     task.load_dataset("test")
     sentences = [(pair["source"], pair["target"]) for pair in task.dataset("test")]
     pairs = {"right": [], "none": []}

@@ -11,7 +11,7 @@ import torch
 from cape_fairseq.cli import main
 from cape_fairseq.evaluation.shift_invariance import compute_similarities
 from cape_fairseq.inference.average import find_last
-from cape_fairseq.inference.checkpoints import find_longest, find_train_length
+from cape_fairseq.inference.checkpoints import choose_longest, read_train_length
 from cape_fairseq.models.checkpoint import Identity
 from tests.evaluation.support import make_rows, write_output
 from tests.support import build, make_batch
@@ -172,18 +172,18 @@ def test_position_loss_knows_the_longest_training_target(
 ):
     lines = (data_bin.parent / "train.de").read_text(encoding="utf-8").splitlines()
     longest = max(len(line.split()) for line in lines) + 1  # EOS
-    assert 2 < find_train_length(cape_checkpoint) <= longest
+    assert 2 < read_train_length(cape_checkpoint) <= longest
     state = torch.load(row_checkpoint, weights_only=True)
-    stored = find_train_length(row_checkpoint)
+    stored = read_train_length(row_checkpoint)
     assert 2 < stored <= int(state["model"]["encoder.training_lengths.longest"]) <= 300
     longest = int(state["model"]["encoder.training_lengths.longest"])
-    assert find_longest(str(row_checkpoint)) == longest - 1
+    assert choose_longest(str(row_checkpoint)) == longest - 1
     output = write_output(tmp_path / "out", make_rows(1), True)
     arguments = [f"a={output}", "--plot", str(tmp_path / "loss.png"), "--train-length"]
     assert main(["position-loss", *arguments, str(cape_checkpoint)]) == 0
     for name in ("counts", "longest"):  # as of stock fairseq
         del state["model"][f"encoder.training_lengths.{name}"]
     torch.save(state, tmp_path / "stock.pt")
-    assert find_longest(str(tmp_path / "stock.pt")) == 400
+    assert choose_longest(str(tmp_path / "stock.pt")) == 400
     assert main(["position-loss", *arguments, str(tmp_path / "stock.pt")]) == 1
     assert str(tmp_path / "stock.pt") in capsys.readouterr().err

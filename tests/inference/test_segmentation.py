@@ -5,7 +5,7 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
-from tests.inference.hugging_face import save_marian
+from tests.importing.hugging_face import save_marian
 
 pytest.importorskip("transformers")
 

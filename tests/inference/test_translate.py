@@ -11,10 +11,11 @@ import torch
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
-from cape_fairseq.command_line import UserError
 from cape_fairseq.data.languages import find_joiner
+from cape_fairseq.data.model_folder import ModelFolder
 from cape_fairseq.data.rows import build_row
-from cape_fairseq.inference.segmentation import find_segmentation
+from cape_fairseq.errors import UserError
+from cape_fairseq.inference.segmentation import build_segmentation
 from cape_fairseq.inference.sentences import choose_rules, split_sentences
 from tests.support import fairseq, train
 
@@ -96,7 +97,7 @@ class TestTranslate:
         assert "vocab.en" in error
         codes = tmp_path / "codes"
         codes.write_text("#version: 0.2\nt h\n2 0\nth e</w>\n\n")  # 2 0 is a pair of symbols
-        assert find_segmentation([tmp_path], codes)[0].encode("2 0") == "2 0"
+        assert build_segmentation(ModelFolder((tmp_path,)), codes)[0].encode("2 0") == "2 0"
         text = "xylophone quartz jumps vext " * 10
         status, _, error = self.call(arguments, text.encode(), monkeypatch, capsys)
         assert status == 1
@@ -145,7 +146,7 @@ class TestTranslate:
         self, cape_checkpoint, data_bin, caplog
     ):
         translator = load(cape_checkpoint, data=data_bin, tokenizer="space")
-        longest = translator.long_text.longest
+        longest = translator.long_text_policy.longest
         assert longest > 10
         for count in (longest - 1, longest, longest):  # and EOS
             translator.translate(["the " * count, "the man ."], split=False, max_len_b=3)

@@ -117,7 +117,7 @@ class TestAlignment:
 
 
 class TestEnd:
-    def find_early(self, positions):
+    def mark_early(self, positions):
         """Where a text may not end, by the formula, for a source of 10 tokens and E = 3."""
         last = 9 * SCALE
         return [last - p > 3 and i < 1.5 * last for i, p in enumerate(positions)]
@@ -132,7 +132,7 @@ class TestEnd:
         expected, _ = decode_in_steps(free, source, target)
         difference = expected - scores
         positions = range(30) if gain is None else follow_slowly(free, source, target, gain)
-        is_early = self.find_early(positions)
+        is_early = self.mark_early(positions)
         assert any(is_early)
         torch.testing.assert_close(
             difference[0, :, EOS], 1e4 * torch.tensor(is_early).float(), atol=1e-2, rtol=0
@@ -155,7 +155,7 @@ class TestEnd:
             for hypothesis in found:
                 tokens = hypothesis["tokens"]
                 length = len(tokens)
-                assert length == 5 if longest == 4 else not self.find_early(range(length))[-1]
+                assert length == 5 if longest == 4 else not self.mark_early(range(length))[-1]
                 previous = torch.cat([tokens[-1:], tokens[:-1]])[None]
                 scores, _ = decode_in_steps(model, source, previous, delays_end=False)
                 expected = scores[0].log_softmax(1).gather(1, tokens[:, None])[:, 0]

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from cape_fairseq.inference.checkpoints import find_train_length
+from cape_fairseq.inference.checkpoints import read_train_length
 from tests.support import build, make_batch, train, train_in_two
 
 ARCH = "rope_cross_transformer_tiny"
@@ -11,14 +11,14 @@ ARCH = "rope_cross_transformer_tiny"
 
 def run(model, source, target, left=False):
     model(make_batch(source, left), None, make_batch(target, begin=True))
-    return int(model.encoder.training_lengths.find_training_length())
+    return int(model.encoder.training_lengths.compute_training_length())
 
 
 class TestOneModel:
     def test_a_few_long_texts_do_not_set_it(self):
         """The longer side of a text counts, whatever the padding; validation does not count."""
         model = build("rope_cross").train()
-        assert int(model.encoder.training_lengths.find_training_length()) == 0
+        assert int(model.encoder.training_lengths.compute_training_length()) == 0
         rng = np.random.default_rng(0)
         sides = rng.integers(2, 9, size=(2, 250))
         sides[:, :2] = [[3, 40], [30, 5]]
@@ -32,7 +32,7 @@ class TestOneModel:
         model = build("rope_cross").train()
         model.encoder.training_lengths.counts[-1] = 10
         model.encoder.training_lengths.longest.fill_(9000)
-        assert int(model.encoder.training_lengths.find_training_length()) == 9000
+        assert int(model.encoder.training_lengths.compute_training_length()) == 9000
 
     def test_a_warm_start_with_other_positions_counts_anew(self):
         model = build("sinpos").train()
@@ -40,7 +40,7 @@ class TestOneModel:
         for system, kept in (("sinpos", 12), ("shape", 12), ("rope_cross", 0)):
             other = build(system).train()
             other.load_state_dict(model.state_dict())
-            assert int(other.encoder.training_lengths.find_training_length()) == kept
+            assert int(other.encoder.training_lengths.compute_training_length()) == kept
             assert run(other, [20], [5]) == 20
 
     def test_a_former_checkpoint_has_the_longest_text(self):
@@ -48,10 +48,10 @@ class TestOneModel:
         state = {k: v for k, v in model.state_dict().items() if "training_lengths" not in k}
         other = build("rope_cross")
         other.load_state_dict(state, strict=True)
-        assert int(other.encoder.training_lengths.find_training_length()) == 0
+        assert int(other.encoder.training_lengths.compute_training_length()) == 0
         state["encoder.training_length"] = torch.tensor(31)
         other.load_state_dict(state, strict=True)
-        assert int(other.encoder.training_lengths.find_training_length()) == 31
+        assert int(other.encoder.training_lengths.compute_training_length()) == 31
 
 
 class TestTraining:
@@ -71,4 +71,4 @@ class TestTraining:
             counts = state["encoder.training_lengths.counts"].numpy()
             np.testing.assert_array_equal(counts, 2 * expected)
             quantile = np.quantile(np.maximum(*sizes), 0.99, method="inverted_cdf")
-            assert find_train_length(path) == quantile
+            assert read_train_length(path) == quantile

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cape_fairseq.positions.layout import find_layout
+from cape_fairseq.positions.layout import compute_layout
 from tests.support import PAD, build_encoding
 
 STEP = 0.1
@@ -154,7 +154,7 @@ def test_a_new_model_has_zero_biases_at_any_length(kind):
 
 def train_lengths(encoding, source: list[int], target: list[int]) -> None:
     layouts = [
-        find_layout(torch.tensor([[5] * n + [PAD] * (max(lengths) - n) for n in lengths]), PAD)
+        compute_layout(torch.tensor([[5] * n + [PAD] * (max(lengths) - n) for n in lengths]), PAD)
         for lengths in (target, source)
     ]
     encoding.count_lengths(*layouts)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cape_fairseq.positions.layout import find_layout
+from cape_fairseq.positions.layout import compute_layout
 from tests.support import EOS, PAD
 
 LEFT = [PAD, PAD, 5, 6, 0, 7, 0, 8, 9, EOS]
@@ -14,7 +14,7 @@ RIGHT = [5, 6, 0, 7, 0, 8, 9, EOS, PAD, PAD]
 def test_real_tokens_are_counted(row):
     """The mark of a row, <s>, is a token as any other."""
     tokens = torch.tensor([row, [5] * 9 + [EOS]])
-    layout = find_layout(tokens, PAD).expand()
+    layout = compute_layout(tokens, PAD).expand()
     real = tokens[0] != PAD
     assert layout.index[0, real].tolist() == list(range(8))
     assert layout.column[0, real].diff().tolist() == [1] * 7

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cape_fairseq.data.rows import measure_texts
-from cape_fairseq.inference.long_text import LongText, LongTextOptions
+from cape_fairseq.inference.long_text import LongTextOptions, LongTextPolicy
 from tests.support import PAD, SMALL, SmallTask, build, make_batch
 from tests.tasks.support import binarize_test, make_task
 
@@ -180,8 +180,8 @@ def test_rules_that_count_from_the_first_source_token_are_errors(data_bin, rules
     options = Namespace(arch="rope_cross_transformer_tiny", **SMALL, attention_window=5)
     model = make_task(data_bin, source_context=1).build_model(options)
     model.encoder.training_lengths.longest.fill_(50)
-    assert LongText.of(model, LongTextOptions()).options is not None
-    assert LongText.of(model, LongTextOptions(), has_context=True).options is None
+    assert LongTextPolicy.of(model, LongTextOptions()).options is not None
+    assert LongTextPolicy.of(model, LongTextOptions(), has_context=True).options is None
 
 
 def test_other_models_and_long_prefixes_are_searched(data_bin):

@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=640)
     args = parser.parse_args()
-    model, task, _ = load_model(args.checkpoint, args.data)
+    model, task, *_ = load_model(args.checkpoint, args.data)
     task.load_dataset(args.subset)
     pairs = list(task.dataset(args.subset))
     groups, sentences, tokens = [], [], 0

@@ -13,7 +13,7 @@ from fairseq.models import build_model
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.inference.checkpoints import load_model
-from tests.inference.hugging_face import save_m2m, save_marian
+from tests.importing.hugging_face import save_m2m, save_marian
 
 pytest.importorskip("transformers")
 
@@ -75,7 +75,7 @@ class TestFolders:
 
         assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", target) == 0
         path = tmp_path / "out" / "model.pt"
-        _, task, _ = load_model(path)
+        _, task, *_ = load_model(path)
         prefixes = json.loads((path.parent / "prefixes.json").read_text())
         found = [task.source_dictionary.index(prefixes[s][0]) for s in ("source", "target")]
         table = load_file(tmp_path / "model" / "model.safetensors")["model.shared.weight"]
@@ -135,7 +135,7 @@ class TestFolders:
         theirs = save_m2m(tmp_path / "model")
         self.edit(tmp_path / "model" / "config.json", decoder_start_token_id=start)
         assert self.run(tmp_path / "model", "--source-lang", "en", "--target-lang", "de") == 0
-        ours, _, _ = load_model(tmp_path / "out" / "model.pt")
+        ours, *_ = load_model(tmp_path / "out" / "model.pt")
         source, target = torch.tensor([[9, 12, 2]]), torch.tensor([[2, 15, 20]])
         with torch.no_grad():
             found = ours(source, None, target)[0]
@@ -203,7 +203,7 @@ class TestFolders:
         assert self.run(folder, "--target-lang", "deu") == 0
         output = folder.parent / "out"
         state = torch.load(output / "model.pt", weights_only=True)["model"]
-        _, task, _ = load_model(output / "model.pt")
+        _, task, *_ = load_model(output / "model.pt")
         words = (output / "options.txt").read_text().split()
         command = [".", "--arch", "rope_transformer", *words]
         args = options.parse_args_and_arch(options.get_training_parser(), command)

@@ -8,7 +8,7 @@ import torch
 from cape_fairseq import load
 from cape_fairseq.cli import main
 from cape_fairseq.inference.checkpoints import load_model
-from tests.inference.hugging_face import save_m2m, save_marian
+from tests.importing.hugging_face import save_m2m, save_marian
 
 pytest.importorskip("transformers")
 
@@ -69,7 +69,7 @@ def make_sentences(known):
 
 def test_scores_are_equal_at_every_position_with_padding_on_both_sides(models):
     theirs, indices, checkpoint = models
-    ours, task, _ = load_model(checkpoint)
+    ours, task, *_ = load_model(checkpoint)
     source_words, target_words = task.source_dictionary, task.target_dictionary
     known = [i for i in range(4, len(source_words)) if source_words[i] in indices]
     source, target, lengths = make_sentences(known)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from cape_fairseq.command_line import UserError
+from cape_fairseq.errors import UserError
 
 logger = logging.getLogger(__name__)
 

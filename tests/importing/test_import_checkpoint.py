@@ -7,6 +7,7 @@ from fairseq.models import build_model
 
 from cape_fairseq import load
 from cape_fairseq.cli import main
+from cape_fairseq.data.model_folder import ModelFolder
 from cape_fairseq.inference.checkpoints import load_model, read_checkpoint
 from cape_fairseq.inference.segmentation import copy_segmentation
 from tests.support import ROOT, train
@@ -35,7 +36,7 @@ def imported(data_bin, tmp_path_factory):
 
 def test_the_options_build_a_model_that_scores_alike(imported):
     path, folder = imported
-    expected, task, _ = load_model(path)
+    expected, task, *_ = load_model(path)
     words = [str(folder), "--user-dir", str(ROOT / "cape_fairseq"), "--arch", "sinpos_transformer"]
     words += (folder / "options.txt").read_text().split()
     args = options.parse_args_and_arch(options.get_training_parser(), words)
@@ -66,7 +67,9 @@ def test_the_first_folder_with_a_segmentation_counts(tmp_path):
     (folders[1] / "bpecodes").touch()
     (folders[2] / "sentencepiece.model").touch()
     (folders[2] / "prefixes.json").touch()
-    assert copy_segmentation(folders[:3], folders[3]) == [folders[1] / "bpecodes"]
+    assert copy_segmentation(ModelFolder(tuple(folders[:3])), folders[3]) == [
+        folders[1] / "bpecodes"
+    ]
     assert {path.name for path in folders[3].iterdir()} == {"bpecodes", "prefixes.json"}
 
 

@@ -8,7 +8,7 @@ import torch
 
 from cape_fairseq.cli import main
 from cape_fairseq.inference.checkpoints import build_checkpoint, load_model
-from tests.inference.hugging_face import save_m2m, save_marian
+from tests.importing.hugging_face import save_m2m, save_marian
 from tests.support import SMALL, SYSTEMS, SmallTask, build
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -51,7 +51,7 @@ def save(system, folder, **options):
 
 def score(checkpoint, sources, targets):
     """Log-probabilities of the targets' words and EOS, one list for each pair."""
-    model, task, _ = load_model(checkpoint)
+    model, task, *_ = load_model(checkpoint)
     found = []
     for source, target in zip(sources, targets, strict=True):
         with torch.no_grad():
@@ -102,7 +102,7 @@ def test_imported_models_have_equal_scores(kind, tmp_path):
         code, languages = "eng_Latn", ["--source-lang", "eng_Latn", "--target-lang", "deu_Latn"]
     data, output = tmp_path / "data", tmp_path / "ct2"
     assert main(["import", str(tmp_path / "model"), str(data), *languages]) == 0
-    _, task, _ = load_model(data / "model.pt")
+    _, task, *_ = load_model(data / "model.pt")
     words = task.source_dictionary.symbols[10:40]
     sources, targets = make_texts(words, (3, 40), 1), make_texts(words, (5, 30), 2)
     expected = score(data / "model.pt", [[code, *source] for source in sources], targets)

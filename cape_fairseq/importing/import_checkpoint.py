@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from cape_fairseq.command_line import UserError
+from cape_fairseq.data.model_folder import ModelFolder
+from cape_fairseq.errors import UserError
 from cape_fairseq.inference.checkpoints import (
     check_architecture,
     find_data,
@@ -51,7 +52,7 @@ def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
         )
     for language in (source, target):
         shutil.copy(folder / f"dict.{language}.txt", output)
-    if not copy_segmentation((path.parent, folder), output):
+    if not copy_segmentation(ModelFolder((path.parent, folder)), output):
         raise UserError(
             f"{path} has no segmentation beside it or in {folder}; put bpecodes, "
             "sentencepiece.model, or source.spm and target.spm there"

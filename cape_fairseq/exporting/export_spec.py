@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from cape_fairseq.command_line import UserError
+from cape_fairseq.errors import UserError
 from cape_fairseq.modules.kernels import DotProduct
 
 
-def find_activations() -> dict[str, Any]:
+def list_activations() -> dict[str, Any]:
     """Return CTranslate2's activations by fairseq's names, or raise UserError without it."""
     try:
         from ctranslate2.specs.common_spec import Activation
@@ -74,7 +74,7 @@ def choose_options(cfg: Any, encoding: nn.Module) -> dict[str, Any]:
     """Return CTranslate2's options of a side; RoPE depends on the width of its heads."""
     options = {
         "pre_norm": cfg.encoder_normalize_before,
-        "activation": find_activations()[cfg.activation_fn],
+        "activation": list_activations()[cfg.activation_fn],
         "layernorm_embedding": bool(cfg.layernorm_embedding),
         "relative_position": encoding.name == "relpos",
         "relative_attention_bias": encoding.name == "t5",

@@ -7,10 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from cape_fairseq.command_line import UserError, add_user_dir, build_parser, write_folder
+from cape_fairseq.command_line import add_user_dir, build_parser
 from cape_fairseq.data.prefixes import index_prefix, read_prefixes
+from cape_fairseq.errors import UserError
+from cape_fairseq.exporting.export_spec import build_spec, is_added_to_input, list_activations
+from cape_fairseq.files import write_folder
 from cape_fairseq.inference.checkpoints import load_model
-from cape_fairseq.inference.export_spec import build_spec, find_activations, is_added_to_input
 from cape_fairseq.inference.segmentation import copy_segmentation
 from cape_fairseq.models.token_windows import TokenWindows
 
@@ -39,7 +41,7 @@ def list_obstacles(model: nn.Module) -> Iterator[str]:
         yield "--rope-scaling yarn, but ntk and linear"
     if encoding.name not in IN_ATTENTION and not is_added_to_input(encoding):
         yield f"{encoding.name} of this form (docs/pretrained.md lists what it has)"
-    if cfg.activation_fn not in find_activations():
+    if cfg.activation_fn not in list_activations():
         yield f"--activation-fn {cfg.activation_fn}"
     if cfg.residual_init != "default":
         yield "ADMIN (--residual-init)"
@@ -115,7 +117,7 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     if args.max_positions < 2:
         raise UserError(f"--max-positions is {args.max_positions}, but it must be at least 2")
-    model, task, _ = load_model(args.checkpoint, args.data)
+    model, task, _, files = load_model(args.checkpoint, args.data)
     if not hasattr(model.encoder, "encoding"):
         raise UserError(f"{args.checkpoint} is fairseq's own model; use ct2-fairseq-converter")
     obstacles = ", and no ".join(list_obstacles(model))
@@ -123,8 +125,7 @@ def main(argv: list[str]) -> None:
         raise UserError(f"{args.checkpoint} cannot be exported: CTranslate2 has no {obstacles}")
     limits = [side.base_encoding.max_length for side in (model.encoder, model.decoder)]
     length = min(args.max_positions, *limits)
-    folders = (args.checkpoint.parent, Path(task.cfg.data))
-    source_prefix, target_prefix = read_prefixes(folders)
+    source_prefix, target_prefix = read_prefixes(files)
     index_prefix(task.source_dictionary, source_prefix)
     index_prefix(task.target_dictionary, target_prefix)
     if model.encoder.bos is not None:
@@ -136,5 +137,5 @@ def main(argv: list[str]) -> None:
         )
     with write_folder(args.output) as folder:
         write_model(build_spec(model, length), task, source_prefix, folder, args.quantization)
-        copy_segmentation(folders, folder)
+        copy_segmentation(files, folder)
     print(describe_use(args.output, length, target_prefix))

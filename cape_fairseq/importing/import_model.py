@@ -13,12 +13,14 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 import cape_fairseq.models  # noqa: F401  (registers the architecture)
-from cape_fairseq.command_line import UserError, build_parser, write_folder
+from cape_fairseq.command_line import build_parser
 from cape_fairseq.data.prefixes import PREFIXES
-from cape_fairseq.inference import import_checkpoint
+from cape_fairseq.errors import UserError
+from cape_fairseq.files import write_folder
+from cape_fairseq.importing import import_checkpoint
+from cape_fairseq.importing.hugging_face import PretrainedModel, read_folder, warn_of_added_words
 from cape_fairseq.inference.checkpoints import build_checkpoint
-from cape_fairseq.inference.hugging_face import PretrainedModel, read_folder, warn_of_added_words
-from cape_fairseq.inference.segmentation import find_sentencepiece
+from cape_fairseq.inference.segmentation import build_sentencepiece
 from cape_fairseq.options import format_flag
 
 EXAMPLES = """
@@ -52,16 +54,16 @@ class Languages(NamedTuple):
     prefixes: dict[str, list[str]]  # of "source" and "target"
 
 
-def find_eos(config: dict[str, Any]) -> int:
+def read_eos(config: dict[str, Any]) -> int:
     """Return the index of EOS; M2M-100's is 2."""
     eos = config.get("eos_token_id", 2)
     return eos[0] if isinstance(eos, list) else eos
 
 
-def find_start(config: dict[str, Any]) -> int:
+def read_start(config: dict[str, Any]) -> int:
     """Return the index of the token that decoding starts with: EOS, if M2M-100 has none."""
     start = config["decoder_start_token_id"]
-    return find_eos(config) if start is None else start
+    return read_eos(config) if start is None else start
 
 
 def choose_options(config: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def choose_options(config: dict[str, Any]) -> dict[str, Any]:
     # Marian decodes from another token than EOS, whose embedding becomes that of the decoder's EOS.
     shares = config.get("share_encoder_decoder_embeddings", True)
     ties = config.get("tie_word_embeddings", True)
-    starts_with_eos = find_start(config) == find_eos(config)
+    starts_with_eos = read_start(config) == read_eos(config)
     options["share_all_embeddings"] = shares and ties and starts_with_eos and not is_marian
     return options
 
@@ -114,7 +116,7 @@ def convert_parameters(model: PretrainedModel) -> dict[str, Tensor]:
         "decoder.embed_tokens.weight": decoder[target.rows],
         "decoder.output_projection.weight": state["lm_head.weight"][target.rows],
     }
-    converted["decoder.embed_tokens.weight"][eos] = decoder[find_start(config)]
+    converted["decoder.embed_tokens.weight"][eos] = decoder[read_start(config)]
     if config["model_type"] == "marian":
         # Marian has no <s>, and never trained the score of <pad>, which its search forbids. The
         # bias is finite, because label smoothing sums all scores.
@@ -184,7 +186,7 @@ def convert(folder: Path, output: Path, args: Namespace) -> dict[str, Any]:
     options = choose_options(read.config)
     files = TOKENIZER_FILES[read.config["model_type"]]
     for name in files:
-        find_sentencepiece([folder / name])
+        build_sentencepiece([folder / name])
     languages = choose_languages(folder, args, read)
     if languages.source == languages.target and read.source.words != read.target.words:
         raise UserError(

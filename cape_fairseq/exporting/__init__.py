@@ -1,0 +1,1 @@
+"""Models of this package, written for CTranslate2."""
