@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Make .venv with everything that training, the recipes and the tests need.
 #
-#   scripts/install.sh [PYTHON]     an interpreter of 3.11 to 3.13 (default: python3)
+#   scripts/install.sh [PYTHON]     an interpreter of 3.11 to 3.13 (default: python3.12, for which fairseq is not
+#                                   compiled, or else python3)
 #
 # A finished environment is left as it is, an unfinished one is made again.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-python=${1:-python3}
+if python3.12 -c 'import ensurepip' 2> /dev/null; then default=python3.12; else default=python3; fi
+python=${1:-$default}
 stamp=.venv/installed
 
 die() { echo "install: $*" >&2; exit 1; }
@@ -22,7 +24,7 @@ case $version in
     3.1[1-3]) ;;
     *) die "'$python' is Python $version; give one of 3.11 to 3.13: scripts/install.sh /path/to/python3.11" ;;
 esac
-if [ "$version" != 3.12 ]; then  # fairseq-fixed has a wheel for 3.12 only and is compiled elsewhere
+if [ "$version" != 3.12 ]; then  # fairseq-fixed has a wheel for 3.12 alone
     command -v c++ >/dev/null || die "fairseq is compiled and there is no C++ compiler (Debian: apt-get install g++)"
 fi
 
