@@ -42,6 +42,7 @@ setup(
             "pytest-timeout>=2",
             "pytest-xdist>=3",
             "ruff>=0.6",
+            "safetensors>=0.4",
             "transformers>=5",
         ],
     },

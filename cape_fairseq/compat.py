@@ -264,17 +264,15 @@ def copy_completely(copy: Callable) -> Callable:
     return wrapped
 
 
-def list_patches() -> list[Patch]:
-    """List the repairs."""
-    return [
-        Patch(distributed_utils, "broadcast_object", broadcast_without_options),
-        Patch(data_utils, "batch_by_size", keep_last_batch),
-        Patch(checkpoint_utils, "save_checkpoint", save_every_interval),
-        Patch(checkpoint_utils, "load_model_ensemble_and_task", warn_of_unknown_overrides),
-        Patch(PathManager, "copy", copy_completely),
-        Patch(Trainer, "load_checkpoint", load_with_options),
-        Patch(Trainer, "_prepare_sample", mark_dummy_batches),
-        Patch(EMA, "__init__", copy_integers),
-        Patch(EMA, "restore", keep_versions),
-        *(Patch(script, "main", reject_other_task) for script in list_scripts("validate")),
-    ]
+PATCHES = [
+    Patch(distributed_utils, "broadcast_object", broadcast_without_options),
+    Patch(data_utils, "batch_by_size", keep_last_batch),
+    Patch(checkpoint_utils, "save_checkpoint", save_every_interval),
+    Patch(checkpoint_utils, "load_model_ensemble_and_task", warn_of_unknown_overrides),
+    Patch(PathManager, "copy", copy_completely),
+    Patch(Trainer, "load_checkpoint", load_with_options),
+    Patch(Trainer, "_prepare_sample", mark_dummy_batches),
+    Patch(EMA, "__init__", copy_integers),
+    Patch(EMA, "restore", keep_versions),
+    *(Patch(script, "main", reject_other_task) for script in list_scripts("validate")),
+]

@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ def read_lines(path: Path) -> Iterator[str]:
     try:
         with opener(path, "rb") as stream:
             yield from decode_lines(stream, str(path))
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 
 

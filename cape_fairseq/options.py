@@ -53,9 +53,9 @@ def require_value(options: Any, name: str, wanted: Any, reason: str) -> None:
     require(value == wanted, name, value, f"{wanted}: {reason}")
 
 
-def is_number(item: Field) -> bool:
-    """Return whether the value of an option is a number."""
-    return not {int, float}.isdisjoint(getattr(item.type, "__args__", (item.type,)))
+def list_number_types(item: Field) -> set[type]:
+    """Return the types of number that the value of an option can have."""
+    return {int, float} & set(getattr(item.type, "__args__", (item.type,)))
 
 
 def validate(options: Any, items: Iterable[Field]) -> None:
@@ -66,9 +66,13 @@ def validate(options: Any, items: Iterable[Field]) -> None:
             continue
         if values is not None:
             require(value in values, item.name, value, " or ".join(values))
-        if is_number(item):
-            is_finite = isinstance(value, (int, float)) and math.isfinite(value)
+        types = list_number_types(item)
+        if types:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            is_finite = is_number and math.isfinite(value)
             require(is_finite, item.name, repr(value), "a number")
+            is_allowed = isinstance(value, int) or float in types
+            require(is_allowed, item.name, value, "a whole number")
         minimum, above = item.metadata.get("minimum"), item.metadata.get("above")
         if minimum is not None:
             require(value >= minimum, item.name, value, f"at least {minimum}")

@@ -127,10 +127,9 @@ def is_any_signalled(device: torch.device) -> bool:
     return bool(flag)
 
 
-def list_patches() -> list[Patch]:
-    """List what lets a training end so, wherever fairseq-train runs."""
-    patches = [Patch(distributed_utils, "call_main", forward_signal)]
-    for script in list_scripts("train"):
-        patches.append(Patch(script, "validate_and_save", stop_when_signalled))
-        patches.append(Patch(script, "train", catch_sigterm))
-    return patches
+SCRIPTS = list(list_scripts("train"))
+PATCHES = [
+    Patch(distributed_utils, "call_main", forward_signal),
+    *(Patch(script, "validate_and_save", stop_when_signalled) for script in SCRIPTS),
+    *(Patch(script, "train", catch_sigterm) for script in SCRIPTS),
+]

@@ -149,6 +149,17 @@ def test_windows_are_given_or_those_of_training_or_the_default(trained, given, e
     assert windows == TokenWindows(expected[0], expected[1], Alignment(gain), expected[2])
 
 
+@pytest.mark.parametrize(
+    "options", [{"no_cross_attention": True}, {"adaptive_softmax_cutoff": "20,40"}]
+)
+def test_models_that_cannot_have_the_rules_translate_as_they_are(options):
+    model = build("rope_cross", **options)
+    model.encoder.training_lengths.longest.fill_(50)
+    assert LongTextPolicy.of(model, LongTextOptions()).options is None
+    with pytest.raises(UserError):
+        LongTextPolicy.of(model, LongTextOptions(alignment_gain=0.1))
+
+
 def test_outputs_end_at_the_limit_of_their_own_source():
     """Random weights translate without an end."""
     model = build("rope_cross")

@@ -36,7 +36,7 @@ def choose_options(options: Namespace) -> dict[str, Any]:
 
 
 def convert(path: Path, output: Path, args: Namespace) -> dict[str, Any]:
-    """Write a checkpoint without the state of its training, its dictionaries and its segmentation
+    """Write a checkpoint without the state of its optimizer, its dictionaries and its segmentation
     into ``output``; return the options that a model of its shape needs.
 
     Raises:

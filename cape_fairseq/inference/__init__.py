@@ -1,1 +1,1 @@
-"""Trained models in use: raw text, averaging, export."""
+"""Checkpoints, segmentations, translation of raw text and averages of checkpoints."""

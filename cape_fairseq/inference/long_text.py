@@ -58,6 +58,9 @@ class LongTextPolicy(NamedTuple):
         if not getattr(encoding, "rotates_cross_attention", False):
             reject(given, "its encoding does not rotate cross-attention, as rope_cross does")
             return cls(length, longest=longest)
+        if model.cfg.no_cross_attention or model.cfg.adaptive_softmax_cutoff:
+            reject(given, "it has no cross-attention, or adaptive softmax")
+            return cls(length, longest=longest)
         if has_context:
             reject(given, "it was trained with --source-context")
             return cls(length, longest=longest)

@@ -119,9 +119,9 @@ class Identity(NamedTuple):
             ValueError: a later version of this package wrote it.
         """
         fields = json.loads(bytes(buffer.tolist()))
-        fields["words"] = {side: Words(*words) for side, words in fields["words"].items()}
         if fields.pop("format") > FORMAT:
             raise ValueError("the checkpoint is of a later version of cape_fairseq; update it")
+        fields["words"] = {side: Words(*words) for side, words in fields["words"].items()}
         return cls(**fields)
 
     def encode(self) -> Tensor:

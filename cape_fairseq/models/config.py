@@ -28,7 +28,8 @@ SOURCE_SCALE_HELP = (
     "training data (default: auto for cape and rope_cross, else 1)"
 )
 WINDOW_HELP = (
-    "longer texts than in training: self-attention sees tokens at most this far away (default: all)"
+    "self-attention sees tokens at most this far away, for texts longer than in training (default: "
+    "all)"
 )
 CROSS_WINDOW_HELP = (
     "longer texts than in training, encodings that rotate cross-attention: it sees source tokens "

@@ -6,9 +6,9 @@ import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, KeyCache, SourceState
+from cape_fairseq.models.decoding_state import SOURCE_STATE, EncoderOut, KeyCache, SourceState, Step
 from cape_fairseq.models.positional_side import PositionalSide
-from cape_fairseq.models.source_attention import SourceAttention, Step
+from cape_fairseq.models.source_attention import SourceAttention
 from cape_fairseq.modules.attention import KEY_CACHE, IncrementalState
 from cape_fairseq.modules.graph import KeepInGraph
 from cape_fairseq.modules.layers import DecoderLayer

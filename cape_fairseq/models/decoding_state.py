@@ -54,15 +54,15 @@ class KeyCache:
     is_early: Tensor | None = None
     delays_end: bool = True
 
-    def append(self, layer: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, attention: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append the keys and values of new tokens, and drop those that no query sees any more.
-        Return all of the layer."""
+        Return all of a self-attention."""
         state = torch.stack([keys, values])
-        if layer in self.states:
-            earlier = self.states[layer]
+        if attention in self.states:
+            earlier = self.states[attention]
             seen = earlier[:, :, :, self.count_unseen(earlier.size(3)) :]
             state = torch.cat([seen, state], dim=3)
-        self.states[layer] = state
+        self.states[attention] = state
         return state[0], state[1]
 
     def count_unseen(self, earlier: int) -> int:
@@ -71,6 +71,14 @@ class KeyCache:
 
     def select(self, rows: Tensor) -> KeyCache:
         """Return the cache of some rows, int64 [R]; a beam chooses a row several times."""
-        states = {layer: x.index_select(1, rows) for layer, x in self.states.items()}
+        states = {own: x.index_select(1, rows) for own, x in self.states.items()}
         position = None if self.position is None else self.position.index_select(0, rows)
         return replace(self, states=states, position=position, is_early=None)
+
+
+class Step(NamedTuple):
+    """What a call of the decoder computes, in the parallel pass or in step-by-step decoding."""
+
+    queries: int  # scores of so many tokens, the last ones
+    cache: KeyCache | None = None  # of earlier tokens; None in the parallel pass
+    has_source_keys: bool = False  # an earlier step computed those of the cross-attention

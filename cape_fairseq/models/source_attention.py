@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from cape_fairseq.models.decoding_state import KeyCache, SourceState
+from cape_fairseq.models.decoding_state import KeyCache, SourceState, Step
 from cape_fairseq.models.token_windows import EOS_PENALTY, AlignedToken
 from cape_fairseq.modules.masks import has_padding
 from cape_fairseq.modules.plan import AttentionPlan, Block, SidePlan, take_columns
 from cape_fairseq.modules.windows import Condition, Mask
 from cape_fairseq.positions.layout import Layout
-
-
-class Step(NamedTuple):
-    """Say what a call of the decoder computes."""
-
-    queries: int  # scores of so many tokens, the last ones
-    cache: KeyCache | None = None  # of earlier tokens; None in the parallel pass
-    has_source_keys: bool = False  # an earlier step computed those of the cross-attention
 
 
 class SourceAttention:

@@ -35,6 +35,8 @@ class TestOptions:
             ("rope", {"cross_attention_window": 4}, "cross-attention-window"),
             ("sinpos", {"alignment_gain": 0.1}, "alignment-gain"),
             ("rope_cross", {"attention_window": 0}, "attention-window"),
+            ("rope_cross", {"attention_window": 2.5}, "attention-window"),
+            ("rope_cross", {"attention_window": True}, "attention-window"),
             ("rope_cross", {"alignment_gain": 1.1}, "alignment-gain"),
             ("rope_cross", {"alignment_end": math.nan}, "alignment-end"),
             ("rope_cross", {"attention_window": "20"}, "attention-window"),
