@@ -85,8 +85,6 @@ class Translator:
         if tokenizer is None and not isinstance(bpe, SentencePiece):
             tokenizer = "moses_quotes"
         self.hub = build_hub(model, task, build_tokenizer(tokenizer, source_lang, target_lang), bpe)
-        is_in_one_pass = self.long_text_policy.options is not None
-        limit = max_subwords or (UNLIMITED if is_in_one_pass else MAX_SUBWORDS)
         self.text = TextProcessor(
             self.hub,
             build_tokenizer(tokenizer, target_lang, target_lang),
@@ -94,13 +92,19 @@ class Translator:
             choose_rules(language or source_lang),
             clean,
             read_prefixes(folder),
-            min(limit, most),
+            min(self.choose_limit(max_subwords), most),
             self.long_text_policy.advice,
         )
         self.hub.task.target_prefix = self.text.target_prefix
         self.hub.eval()
         if torch.cuda.is_available() and not cpu:
             self.hub.cuda()
+
+    def choose_limit(self, max_subwords: int | None) -> int:
+        """Return the subwords of the longest sentence that is not cut: what is given, or the
+        default, which is none where long texts are translated in one pass."""
+        has_one_pass = self.long_text_policy.options is not None
+        return max_subwords or (UNLIMITED if has_one_pass else MAX_SUBWORDS)
 
     def translate(
         self, lines: Sequence[str], context: int | None = None, split: bool = True, **options: Any

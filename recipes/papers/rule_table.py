@@ -1,0 +1,90 @@
+"""Print the rules of inference for longer texts: rule_table.py RESULTS.json...
+
+A table of the means over seeds, the differences to the system before, and the range of the ratios
+of one pass to the sentences one by one with the same windows, over all seeds and lengths.
+"""
+
+import json
+import math
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from scipy.stats import t
+
+from cape_fairseq.command_line import format_table
+
+RULES = {"": "windows", ".end": "windows, end", ".g0.end": "windows, end, alignment"}
+CELLS = ("bleu", "chrf", "aligned_bleu", "aligned_chrf", "aligned_missing", "aligned_repeated")
+Scores = dict[tuple[str, str], dict[int, dict]]  # rows by system and test, then by seed
+
+
+def read_rows(path: Path) -> dict[str, Scores]:
+    """Read the rows of each subset."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    subsets: dict[str, Scores] = {}
+    for subset in ("valid", "test"):
+        for row in result.get(subset, []):
+            systems = subsets.setdefault(subset, defaultdict(dict))
+            systems[row["system"], row["test"]][row.get("seed", 1)] = row
+    return subsets
+
+
+def compute_difference(rows: dict[int, dict], others: dict[int, dict], name: str) -> str:
+    """Return the mean difference over seeds, with its 95 % interval."""
+    found = [rows[seed][name] - others[seed][name] for seed in rows.keys() & others.keys()]
+    if len(found) < 2:
+        return f"{found[0]:+.2f}"
+    spread = statistics.stdev(found) / math.sqrt(len(found)) * t.ppf(0.975, len(found) - 1)
+    return f"{statistics.fmean(found):+.2f} ± {spread:.2f}"
+
+
+def list_means(scores: Scores) -> list[list[str]]:
+    """Return the rows of the table of means."""
+    lines = []
+    for (system, test), rows in scores.items():
+        cells = [
+            "" if name not in row else f"{statistics.fmean(r[name] for r in rows.values()):.3f}"
+            for row in [next(iter(rows.values()))]
+            for name in CELLS
+        ]
+        lines.append([test, system, str(len(rows)), *cells])
+    return sorted(lines)
+
+
+def list_rules(scores: Scores) -> list[list[str]]:
+    """Return what each rule adds in aligned scores, and the ratios to one by one."""
+    lines = []
+    windows = sorted({system.split(".")[0] for system, _ in scores if system.startswith("M")})
+    for test in sorted({test for _, test in scores}):
+        for width in windows:
+            before = None
+            for suffix, name in RULES.items():
+                rows = scores.get((width + suffix, test))
+                if rows is None:
+                    continue
+                base = scores[f"one_by_one.{width}", test]
+                ratios = [100 * rows[seed]["bleu"] / base[seed]["bleu"] for seed in rows]
+                parts = ("aligned_bleu", "aligned_chrf")
+                added = [
+                    "" if before is None else compute_difference(rows, before, p) for p in parts
+                ]
+                spans = f"{min(ratios):.1f} to {max(ratios):.1f}"
+                lines.append([test, width, name, *added, spans])
+                before = rows
+    return lines
+
+
+def main() -> None:
+    """Print the tables of every file."""
+    for path in map(Path, sys.argv[1:]):
+        for subset, scores in read_rows(path).items():
+            print(f"\n## {path.name}, {subset}\n")
+            print(format_table(["test", "system", "seeds", *CELLS], list_means(scores)))
+            head = ["test", "M", "rules", "adds BLEU", "adds chrF", "% of one by one"]
+            print("\n" + format_table(head, list_rules(scores)))
+
+
+if __name__ == "__main__":
+    main()
