@@ -25,7 +25,7 @@ def read_rows(path: Path) -> dict[str, Scores]:
     result = json.loads(path.read_text(encoding="utf-8"))
     subsets: dict[str, Scores] = {}
     for subset in ("valid", "test"):
-        for row in result.get(subset, []):
+        for row in (row for row in result.get(subset, []) if "aligned_bleu" in row):
             systems = subsets.setdefault(subset, defaultdict(dict))
             systems[row["system"], row["test"]][row.get("seed", 1)] = row
     return subsets
@@ -76,9 +76,25 @@ def list_rules(scores: Scores) -> list[list[str]]:
     return lines
 
 
+def list_former(path: Path) -> list[list[str]]:
+    """Return the ratios of length_windows.json, whose alignment had an offset."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    lines = []
+    for corpus, part in (("Bible", result), ("LibreOffice", result.get("libreoffice", {}))):
+        for row in part.get("records", []):
+            alone = row.get("split_bleu_same_windows")
+            if alone and row["test"].startswith("beyond") and "-M" in row["system"]:
+                ratio = 100 * row["bleu"] / alone
+                lines.append([corpus, row["test"], row["system"], str(row["seed"]), f"{ratio:.1f}"])
+    return lines
+
+
 def main() -> None:
     """Print the tables of every file."""
     for path in map(Path, sys.argv[1:]):
+        if former := list_former(path):
+            print(f"\n## {path.name}, test\n")
+            print(format_table(["corpus", "test", "system", "seed", "% of one by one"], former))
         for subset, scores in read_rows(path).items():
             print(f"\n## {path.name}, {subset}\n")
             print(format_table(["test", "system", "seeds", *CELLS], list_means(scores)))
