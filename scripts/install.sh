@@ -34,7 +34,7 @@ rm -f "$stamp"
 echo "install: PyTorch"
 pip install "$(pinned torch)"
 echo "install: fairseq (compiled here unless there is a wheel: about 2 minutes)"
-for tool in setuptools wheel cython numpy ninja; do pip install "$(pinned $tool)"; done
+pip install "$(pinned setuptools)" "$(pinned wheel)" "$(pinned cython)" "$(pinned numpy)" "$(pinned ninja)"
 # An isolated build would fetch a second, much larger PyTorch.
 pip install --no-build-isolation --no-deps "$(pinned fairseq-fixed)"
 echo "install: the other requirements"

@@ -47,7 +47,7 @@ class Vocabulary(NamedTuple):
 
 
 class PretrainedModel(NamedTuple):
-    """Hold what a folder has: the configuration with its defaults, parameters in float32, both
+    """What a folder has: the configuration with its defaults, parameters in float32, both
     vocabularies, and settings of the tokenizer."""
 
     config: dict[str, Any]

@@ -33,7 +33,7 @@ class LongTextOptions(WindowOptions):
 
 
 class LongTextPolicy(NamedTuple):
-    """Say which texts are long for a model, and how they are translated in one pass."""
+    """Which texts are long for a model, and how they are translated in one pass."""
 
     training_length: int  # tokens, with EOS; 0 if unknown
     options: WindowOptions | None = None  # of one pass; None for a model that does not have it

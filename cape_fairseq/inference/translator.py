@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Translator:
-    """Translate raw text with a checkpoint, by fairseq's hub interface.
+    """A model that translates raw text, by fairseq's hub interface.
 
     Dictionaries are found in ``data``, beside the checkpoint or in the data of the training, codes
     of subword-nmt in ``bpe_codes`` or in ``bpecodes`` beside one of these, one or two models of

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 POSITIONS = re.compile(r"(encoder|decoder)\.(positions\.|layers\.\d+\.self_attn\.kernel\.)")
 # fairseq's sinusoids, what fairseq 0.12.2 stores for an inference path of its own, and what
-# validation measured before version 1.2.0.
+# validation measured while 1.2.0 was developed.
 UNUSED = re.compile(
     r"(encoder|decoder)\.embed_positions\.(weights|_float_tensor)|"
     r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)|"

@@ -1,5 +1,6 @@
 """Tables of the papers: options, commands, scores."""
 
+import json
 import re
 import runpy
 import shlex
@@ -101,3 +102,28 @@ def test_the_table_has_means_averages_and_speed_beside_published_numbers(tmp_pat
     assert rows["cape"] == "- | 21.00 | - | not run | - | - | 1 | x0.90 | x0.50"
     assert rows["rope"] == "- | not run | - | not run | - | not run | 0 | - | -"
     assert table.endswith("published 1.03, counted 1.0329\n")
+
+
+def test_rules_have_paired_intervals_and_ratios(tmp_path):
+    """Seeds are paired; the interval is Student's."""
+    scores = {"M7": (10, 12, 14), "M7.end": (11, 14, 15), "one_by_one.M7": (20, 20, 10)}
+    aligned = dict.fromkeys(("chrf", "aligned_chrf", "aligned_missing", "aligned_repeated"), 0.5)
+    rows = [
+        {
+            "system": name,
+            "seed": seed,
+            "test": "640 tokens",
+            "bleu": x,
+            "aligned_bleu": x,
+            **aligned,
+        }
+        for name, values in scores.items()
+        for seed, x in enumerate(values)
+    ]
+    (tmp_path / "x.json").write_text(json.dumps({"valid": rows}))
+    table = run(sys.executable, RECIPES / "papers" / "rule_table.py", tmp_path / "x.json").stdout
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    interval = 4.302653 * (1 / 3) ** 0.5 / 3**0.5  # differences 1, 2, 1 have the variance 1 / 3
+    added = f"+1.33 ± {interval:.2f}"
+    assert ["640 tokens", "M7", "windows", "", "", "50.0 to 140.0"] in lines
+    assert ["640 tokens", "M7", "windows, end", added, "+0.00 ± 0.00", "55.0 to 150.0"] in lines
