@@ -1,7 +1,7 @@
 """Print the rules of inference for longer texts: rule_table.py RESULTS.json...
 
 A table of the means over seeds, the differences to the system before, and the range of the ratios
-of one pass to the sentences one by one with the same windows, over all seeds and lengths.
+of one pass to the sentences one by one with the same windows over seeds, in aligned BLEU.
 """
 
 import json
@@ -65,8 +65,8 @@ def list_rules(scores: Scores) -> list[list[str]]:
                 if rows is None:
                     continue
                 base = scores[f"one_by_one.{width}", test]
-                ratios = [100 * rows[seed]["bleu"] / base[seed]["bleu"] for seed in rows]
                 parts = ("aligned_bleu", "aligned_chrf")
+                ratios = [100 * rows[seed][parts[0]] / base[seed][parts[0]] for seed in rows]
                 added = [
                     "" if before is None else compute_difference(rows, before, p) for p in parts
                 ]

@@ -10,20 +10,20 @@ window of cross-attention off for 20 tokens) and those that are found again at t
 import argparse
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
-from torch.nn import functional as F
 
+from cape_fairseq.evaluation.reference_scores import Pair, score_pairs
 from cape_fairseq.inference.checkpoints import load_model
+from cape_fairseq.models.decoding_state import KeyCache
 from cape_fairseq.models.token_windows import Alignment, TokenWindows
 
 WINDOW, CROSS_WINDOW = 40, 30
 GAINS = (1e-9, 0.025, 0.1)
 LOST_TOKENS = 20
-PAD, EOS = 1, 2
+EOS = 2
 
 
 class Text(NamedTuple):
@@ -69,34 +69,33 @@ def build_text(kind: str, sentences: list[int], pairs: list, scale: float) -> Te
     return Text(source, target, torch.cat(places))
 
 
-@torch.no_grad()
-def force(model: torch.nn.Module, texts: list[Text]) -> tuple[Tensor, Tensor]:
-    """Return aligned position and loss of every target token, float32 [B, T]."""
-    source = collate_tokens([text.source for text in texts], PAD, EOS, left_pad=True)
-    target = collate_tokens([text.target for text in texts], PAD, EOS)
-    previous = F.pad(target[:, :-1], (1, 0), value=EOS)
-    previous[:, 1:] = previous[:, 1:].masked_fill(previous[:, 1:] == EOS, PAD)
-    encoder_out, state = model.encoder(source), {}
-    positions, losses = [torch.zeros(len(texts))], []
-    for step in range(target.size(1)):
-        scores, _ = model.decoder(previous[:, : step + 1], encoder_out, state)
-        losses.append(F.cross_entropy(scores[:, 0].float(), target[:, step], reduction="none"))
-        positions.append(state["key_cache"].position[:, 0])
-    return torch.stack(positions[:-1], 1), torch.stack(losses, 1)
+def force(model: torch.nn.Module, text: Text) -> tuple[Tensor, Tensor]:
+    """Return aligned position and loss of every target token, float32 [T]."""
+    positions = [torch.zeros(1, 1)]
+    update = model.decoder.update_cache
+
+    def record(cache: KeyCache, *args: Any) -> None:
+        update(cache, *args)
+        positions.append(cache.position)
+
+    model.decoder.update_cache = record
+    (scores,) = score_pairs(model, [Pair(text.source, text.target)])
+    del model.decoder.update_cache
+    return torch.cat(positions[:-1], 1)[0], -torch.from_numpy(scores)
 
 
 def measure(model: torch.nn.Module, texts: list[Text], gain: float) -> dict:
     """Measure forced texts with a gain."""
     model.set_token_windows(TokenWindows(WINDOW, CROSS_WINDOW, Alignment(gain)))
-    positions, losses = force(model, texts)
-    lost = found = 0
-    for text, position in zip(texts, positions, strict=True):
+    nats, lost, found = [], 0, 0
+    for text in texts:
+        position, losses = force(model, text)
+        nats.append(float(losses[: len(text.places)].mean()))
         distance = (position[: len(text.places)] - text.places).abs()
         is_far = (distance > CROSS_WINDOW).float().unfold(0, LOST_TOKENS, 1).amin(1)
         is_lost = bool(is_far.any())
         lost += is_lost
         found += is_lost and float(distance[-2 * LOST_TOKENS :].median()) < CROSS_WINDOW
-    nats = [float(loss[: len(t.places)].mean()) for t, loss in zip(texts, losses, strict=True)]
     return {"nats": sum(nats) / len(nats), "lost": lost, "found again": found}
 
 
