@@ -65,8 +65,10 @@ need() {  # need NAME TEXT: stop unless the setting NAME is given
 check_arch() {  # check_arch NAME...: stop unless there are these architectures
     local missing
     if [ -n "$DRY_RUN" ]; then return; fi
-    missing=$(python -c 'import argparse, sys; from fairseq import utils
-utils.import_user_module(argparse.Namespace(user_dir=sys.argv[1]))
+    missing=$(python -c 'import argparse, contextlib, sys
+with contextlib.redirect_stdout(sys.stderr):
+    from fairseq import utils
+    utils.import_user_module(argparse.Namespace(user_dir=sys.argv[1]))
 from fairseq.models import ARCH_MODEL_REGISTRY
 print(*(name for name in sys.argv[2:] if name not in ARCH_MODEL_REGISTRY))' "$USER_DIR" "$@" 2> /dev/null) || stop "$USER_DIR cannot be imported as --user-dir"
     [ -z "$missing" ] || stop "there is no architecture $missing in $USER_DIR; cape-fairseq encodings lists those of this package"

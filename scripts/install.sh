@@ -8,9 +8,13 @@
 set -euo pipefail
 export LC_ALL=C.UTF-8
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if python3.12 -c 'import ensurepip' 2> /dev/null; then default=python3.12; else default=python3; fi
-python=${1:-$default}
 stamp=.venv/installed
+kept=  # the interpreter of an environment that is brought up to date
+if [ -x .venv/bin/python ] && [ -f "$stamp" ] && [ "$(tail -1 "$stamp")" = "$PWD" ]; then kept=.venv/bin/python; fi
+if [ -n "$kept" ]; then default=$kept
+elif python3.12 -c 'import ensurepip' 2> /dev/null; then default=python3.12
+else default=python3; fi
+python=${1:-$default}
 
 die() { echo "install: $*" >&2; exit 1; }
 fingerprint() { cat requirements.txt setup.py scripts/install.sh | cksum; pwd; }
@@ -18,8 +22,8 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 pinned() { sed -n "s/^\($1==[^ ;]*\).*/\1/p" requirements.txt; }
 
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; then exit 0; fi
-version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
-    || die "'$python' does not run; give an interpreter: scripts/install.sh /path/to/python3.11"
+find_version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+version=$(find_version "$python") || die "'$python' does not run; give an interpreter: scripts/install.sh /path/to/python3.11"
 case $version in
     3.1[1-3]) ;;
     *) die "'$python' is Python $version; give one of 3.11 to 3.13: scripts/install.sh /path/to/python3.11" ;;
@@ -28,7 +32,7 @@ if [ "$version" != 3.12 ]; then  # fairseq-fixed has a wheel for 3.12 alone
     command -v c++ >/dev/null || die "fairseq is compiled and there is no C++ compiler (Debian: apt-get install g++)"
 fi
 
-[ -x .venv/bin/python ] && [ -f "$stamp" ] && [ "$(tail -1 "$stamp")" = "$PWD" ] || rm -rf .venv
+[ -n "$kept" ] && [ "$(find_version "$kept")" = "$version" ] || rm -rf .venv
 rm -f "$stamp"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 echo "install: PyTorch"

@@ -35,7 +35,7 @@ def compute_difference(rows: dict[int, dict], others: dict[int, dict], name: str
     """Return the mean difference over seeds, with its 95 % interval."""
     found = [rows[seed][name] - others[seed][name] for seed in rows.keys() & others.keys()]
     if len(found) < 2:
-        return f"{found[0]:+.2f}"
+        return "".join(f"{difference:+.2f}" for difference in found)
     spread = statistics.stdev(found) / math.sqrt(len(found)) * t.ppf(0.975, len(found) - 1)
     return f"{statistics.fmean(found):+.2f} ± {spread:.2f}"
 
@@ -61,12 +61,16 @@ def list_rules(scores: Scores) -> list[list[str]]:
         for width in windows:
             before = None
             for suffix, name in RULES.items():
-                rows = scores.get((width + suffix, test))
-                if rows is None:
+                rows = scores.get((width + suffix, test), {})
+                base = scores.get((f"one_by_one.{width}", test), {})
+                if not rows.keys() & base.keys():
+                    before = None
                     continue
-                base = scores[f"one_by_one.{width}", test]
                 parts = ("aligned_bleu", "aligned_chrf")
-                ratios = [100 * rows[seed][parts[0]] / base[seed][parts[0]] for seed in rows]
+                ratios = [
+                    100 * rows[seed][parts[0]] / base[seed][parts[0]]
+                    for seed in rows.keys() & base.keys()
+                ]
                 added = [
                     "" if before is None else compute_difference(rows, before, p) for p in parts
                 ]
