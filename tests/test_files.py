@@ -15,8 +15,8 @@ def test_a_broken_archive_is_an_error_of_the_user(tmp_path):
     path = tmp_path / "text.gz"
     path.write_bytes(data)
     assert list(read_lines(path)) == text.splitlines()
-    for first, last in ((100, 140), (len(data) // 2, len(data))):  # other bytes; none
-        broken = data[:first] + bytes(b ^ 255 for b in data[first:last] if last < len(data))
-        path.write_bytes(broken + data[last:])
+    changed = bytes(byte ^ 255 for byte in data[100:140])
+    for broken in (data[:100] + changed + data[140:], data[: len(data) // 2]):
+        path.write_bytes(broken)
         with pytest.raises(UserError, match=re.escape(path.name)):
             list(read_lines(path))

@@ -1,2 +1,2 @@
-"""Training text: stacks of sentences and rows, derived and synthetic data, cleaning, quotes and
-language codes."""
+"""Training text: stacks of sentences and rows, derived and synthetic data, cleaning, quotes,
+language codes, and the files of a model."""

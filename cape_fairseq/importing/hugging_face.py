@@ -47,7 +47,7 @@ class Vocabulary(NamedTuple):
 
 
 class PretrainedModel(NamedTuple):
-    """What a folder has: the configuration with its defaults, parameters in float32, both
+    """The content of a folder: the configuration with its defaults, parameters in float32, both
     vocabularies, and settings of the tokenizer."""
 
     config: dict[str, Any]

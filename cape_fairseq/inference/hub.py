@@ -31,4 +31,4 @@ def build_hub(
     task = StackedTranslationTask(config, loaded.source_dictionary, loaded.target_dictionary)
     hub = GeneratorHubInterface(OmegaConf.structured(FairseqConfig()), task, [model])
     hub.tokenizer, hub.bpe = tokenizer, bpe
-    return hub
+    return hub.eval()

@@ -33,7 +33,7 @@ class LongTextOptions(WindowOptions):
 
 
 class LongTextPolicy(NamedTuple):
-    """Which texts are long for a model, and how they are translated in one pass."""
+    """The length from which texts are long for a model, and the options of their single pass."""
 
     training_length: int  # tokens, with EOS; 0 if unknown
     options: WindowOptions | None = None  # of one pass; None for a model that does not have it
@@ -59,7 +59,7 @@ class LongTextPolicy(NamedTuple):
             reject(given, "its encoding does not rotate cross-attention, as rope_cross does")
             return cls(length, longest=longest)
         if model.cfg.no_cross_attention or model.cfg.adaptive_softmax_cutoff:
-            reject(given, "it has no cross-attention, or adaptive softmax")
+            reject(given, "no model with --no-cross-attention or --adaptive-softmax-cutoff has it")
             return cls(length, longest=longest)
         if has_context:
             reject(given, "it was trained with --source-context")

@@ -57,6 +57,9 @@ class Translator:
         long_texts: the number of texts that were translated in one pass, with windows of tokens.
     """
 
+    long_texts = 0
+    has_warned = False  # of long sentences
+
     def __init__(
         self,
         checkpoint: str | Path,
@@ -73,7 +76,6 @@ class Translator:
         model, task, self.context, folder = load_model(path, data)
         given = LongTextOptions(**long_text)
         self.long_text_policy = LongTextPolicy.of(model, given, has_context=self.context > 0)
-        self.long_texts, self.has_warned = 0, False
         most = model.encoder.max_positions()
         self.row_limit = min(self.long_text_policy.longest or UNLIMITED, most)
         source_lang, target_lang = task.cfg.source_lang, task.cfg.target_lang
@@ -96,7 +98,6 @@ class Translator:
             self.long_text_policy.advice,
         )
         self.hub.task.target_prefix = self.text.target_prefix
-        self.hub.eval()
         if torch.cuda.is_available() and not cpu:
             self.hub.cuda()
 

@@ -77,7 +77,7 @@ class KeyCache:
 
 
 class Step(NamedTuple):
-    """What a call of the decoder computes, in the parallel pass or in step-by-step decoding."""
+    """The task of one call of the decoder, in the parallel pass or in step-by-step decoding."""
 
     queries: int  # scores of so many tokens, the last ones
     cache: KeyCache | None = None  # of earlier tokens; None in the parallel pass

@@ -18,7 +18,7 @@ from cape_fairseq.patches import Patch
 
 
 class Freezer:
-    """What puts held parameters and their moments back after a step of an optimizer.
+    """Hooks of an optimizer that put held parameters and their moments back after a step.
 
     Args:
         modules: whose ``list_held_parameters`` says what the next step must not change.

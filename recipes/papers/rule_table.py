@@ -44,40 +44,36 @@ def list_means(scores: Scores) -> list[list[str]]:
     """Return the rows of the table of means."""
     lines = []
     for (system, test), rows in scores.items():
-        cells = [
-            "" if name not in row else f"{statistics.fmean(r[name] for r in rows.values()):.3f}"
-            for row in [next(iter(rows.values()))]
-            for name in CELLS
-        ]
-        lines.append([test, system, str(len(rows)), *cells])
+        line = [test, system, str(len(rows))]
+        for name in CELLS:
+            line.append(f"{statistics.fmean(row[name] for row in rows.values()):.3f}")
+        lines.append(line)
     return sorted(lines)
 
 
-def list_rules(scores: Scores) -> list[list[str]]:
-    """Return what each rule adds in aligned scores, and the ratios to one by one."""
-    lines = []
-    windows = sorted({system.split(".")[0] for system, _ in scores if system.startswith("M")})
-    for test in sorted({test for _, test in scores}):
-        for width in windows:
-            before = None
-            for suffix, name in RULES.items():
-                rows = scores.get((width + suffix, test), {})
-                base = scores.get((f"one_by_one.{width}", test), {})
-                if not rows.keys() & base.keys():
-                    before = None
-                    continue
-                parts = ("aligned_bleu", "aligned_chrf")
-                ratios = [
-                    100 * rows[seed][parts[0]] / base[seed][parts[0]]
-                    for seed in rows.keys() & base.keys()
-                ]
-                added = [
-                    "" if before is None else compute_difference(rows, before, p) for p in parts
-                ]
-                spans = f"{min(ratios):.1f} to {max(ratios):.1f}"
-                lines.append([test, width, name, *added, spans])
-                before = rows
+def compare_rules(scores: Scores, test: str, width: str) -> list[list[str]]:
+    """Return a line for each rule: what it adds to the rules before, and the ratios to the
+    sentences one by one with the same windows."""
+    lines, before = [], {}
+    base = scores.get((f"one_by_one.{width}", test), {})
+    for suffix, name in RULES.items():
+        rows = scores.get((width + suffix, test), {})
+        added = [
+            compute_difference(rows, before, part) for part in ("aligned_bleu", "aligned_chrf")
+        ]
+        seeds = rows.keys() & base.keys()
+        ratios = [100 * rows[n]["aligned_bleu"] / base[n]["aligned_bleu"] for n in seeds]
+        if ratios:
+            lines.append([test, width, name, *added, f"{min(ratios):.1f} to {max(ratios):.1f}"])
+        before = rows
     return lines
+
+
+def list_rules(scores: Scores) -> list[list[str]]:
+    """Return the lines of all tests and windows."""
+    tests = sorted({test for _, test in scores})
+    widths = sorted({system.split(".")[0] for system, _ in scores if system.startswith("M")})
+    return [line for t in tests for width in widths for line in compare_rules(scores, t, width)]
 
 
 def list_former(path: Path) -> list[list[str]]:
