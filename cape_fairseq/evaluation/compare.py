@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cape_fairseq.command_line import (
     add_files,
@@ -59,7 +59,6 @@ def measure(
     that make up the texts of the first system are joined to them, and all texts are then scored by
     these sentences, too (``aligned``).
     """
-    scorer = Scorer(language, tokenize)
     runs = {n: [read_translations(p, reference) for p in paths] for n, paths in files.items()}
     texts = next(iter(runs.values()))[0]
     sentences = find_reference_sentences(runs, texts)
@@ -71,7 +70,11 @@ def measure(
         joined = [join_run(run, texts) for run in seeds]
         references[name] = [text.reference for text in joined[0]]
         outputs = [[text.detokenized for text in run] for run in joined]
-        systems[name], scores[name] = scorer.score(outputs, references[name], sentences)
+        found = [score_translations(o, references[name], language, tokenize) for o in outputs]
+        scores[name] = [seed["bleu"] for seed in found]
+        systems[name] = {"seeds": len(seeds), "texts": len(joined[0]), **summarize(found, DIGITS)}
+        if sentences is not None and len(sentences) == len(joined[0]):
+            systems[name]["aligned"] = score_sentences(outputs, sentences, language, tokenize)
     base = next(iter(files))
     for name, seeds in scores.items():
         difference = None if name == base else compare_seeds(seeds, scores[base])
@@ -85,25 +88,14 @@ def measure(
     }
 
 
-class Scorer(NamedTuple):
-    """Scores of one system, in a language or by a tokenizer of sacreBLEU."""
-
-    language: str | None
-    tokenize: str | None
-
-    def score(
-        self, outputs: list[list[str]], references: list[str], sentences: list[list[str]] | None
-    ) -> tuple[dict[str, Any], list[float]]:
-        """Return the scores of the outputs of all seeds, and the BLEU of each. With the sentences
-        of each reference texts are scored by these, too."""
-        found = [score_translations(o, references, self.language, self.tokenize) for o in outputs]
-        result = {"seeds": len(outputs), "texts": len(references), **summarize(found, DIGITS)}
-        if sentences is not None and len(sentences) == len(references):
-            bleu = build_bleu(self.language, self.tokenize)
-            aligned = [score_aligned(output, sentences, bleu) for output in outputs]
-            result["aligned"] = summarize(aligned, ALIGNED_DIGITS)
-            result["aligned"]["interval"] = aligned[0]["interval"]
-        return result, [seed["bleu"] for seed in found]
+def score_sentences(
+    outputs: list[list[str]], sentences: list[list[str]], language: str | None, tokenize: str | None
+) -> dict[str, Any]:
+    """Score the texts of all seeds by the sentences of their references; the interval is that of
+    the first seed."""
+    bleu = build_bleu(language, tokenize)
+    aligned = [score_aligned(output, sentences, bleu) for output in outputs]
+    return {**summarize(aligned, ALIGNED_DIGITS), "interval": aligned[0]["interval"]}
 
 
 def list_others(references: dict[str, list[str]], base: str) -> list[str]:

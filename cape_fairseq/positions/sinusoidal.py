@@ -56,10 +56,7 @@ class Sinusoidal(PositionEncoding):
         super().__init__(side, config)
         require(side.dim >= 4, f"{side.name}_embed_dim", side.dim, "at least 4 for sinusoids")
         self.sinusoid, self.position_layers = sinusoid, position_layers
-        is_fairseq = sinusoid == "fairseq"
-        self.first_position = (
-            side.padding_idx + 1 if is_fairseq else 0
-        )  # position of the first token
+        self.first_position = side.padding_idx + 1 if sinusoid == "fairseq" else 0
 
     @classmethod
     def build(cls, options: Any, side: Side) -> "Sinusoidal":
